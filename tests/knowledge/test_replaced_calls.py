@@ -11,7 +11,7 @@ import torch
 
 import bcmend
 from bcmend.knowledge import replaced_calls
-from bcmend.knowledge.replaced_calls import TABLE
+from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.tracing.entry import primitive_namespace  # noqa: F401  (registers the answers)
 from bcmend.tracing.substitutes import dispatch
 

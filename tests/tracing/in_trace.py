@@ -12,7 +12,7 @@ import torch
 import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
-from bcmend.knowledge import replaced_calls
+from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.knowledge.qualified_names import resolved
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites.site_table import LiveSite
@@ -69,6 +69,6 @@ def substituted(tx: Any, function: Any, *args: Any, owner: Any = None, **kwargs:
     """Return a call as an answer gets it; ``function`` may be the name of a row of the table."""
     name = function if isinstance(function, str) else f"torch.{function.__name__}"
     site = LiveSite(name, "call", _program.__code__)
-    row = replaced_calls.TABLE[name]
+    row = TABLE[name]
     called = resolved(name) if isinstance(function, str) else function
     return dispatch.ReplacedCall(tx, name, owner, args, kwargs, called, row=row, site=site)

@@ -186,13 +186,22 @@ def _size_of(tx: compat.Tracer, node: Node, dimension: int) -> ProgramSlice:
     Raises:
         Refusal: it cannot be computed in front of the graph.
     """
-    given = node.args[1] if len(node.args) > 1 else None
+    arguments = node.args if node.kwargs or len(node.args) != 1 else node.args * 2
+    given = arguments[1] if len(arguments) > 1 else None
     if isinstance(given, Node) and isinstance(example := given.meta["example_value"], torch.Tensor):
-        if node.target in (torch.repeat_interleave, "repeat_interleave") and example.dim() == 1:
+        if node.target in (torch.repeat_interleave, "repeat_interleave") and _are_counts(example):
             return slice_behind(tx, given).sum()
         if node.target is operator.getitem and example.dtype is torch.bool:
             return slice_behind(tx, given).count()
     return slice_behind(tx, node).size(dimension)
+
+
+def _are_counts(example: torch.Tensor) -> bool:
+    """Return whether each of some numbers is for another row: one alone may be for all."""
+    if example.dim() != 1:
+        return False
+    size = example.shape[0]
+    return not shape_env.symbols_in(size) and not compat.statically_known_true(size == 1)
 
 
 def truth_of_size(tx: compat.Tracer, condition: compat.SymNodeVariable) -> bool | None:

@@ -6,6 +6,7 @@ runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array 
 ``torch.as_tensor`` of a list with tensors of one number reads those numbers, which a graph has not.
 ``torch.LongTensor`` and its kin of a list with numbers out of tensors would fix these in a graph.
 ``one_hot`` of classes that the data say fixes how many they are.
+``repeat_interleave`` by a tensor of counts makes an index, and a size, anew in each call.
 ``torch.tensor`` of a range up to a number out of a tensor is ``torch.arange``.
 A number of numpy's is a double to ``torch.tensor``.
 ``tensor.random_`` between two bounds has a keyword of Python's for a name in a graph.
@@ -13,6 +14,7 @@ A number of numpy's is a double to ``torch.tensor``.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,11 +33,11 @@ from bcmend.dynamo.values import (
     is_symbolic_int,
     is_unbacked,
 )
-from bcmend.tracing.indexing import coordinates, one_hot_rows, stacked_items
+from bcmend.tracing.indexing import coordinates, one_hot_rows, repeated_rows, stacked_items
 from bcmend.tracing.loops import open_ranges
-from bcmend.tracing.sites import body_states
+from bcmend.tracing.sites import body_states, capture_mode
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
-from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, traced
+from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, bound, traced
 
 
 @answers_to("tensor of array")
@@ -156,6 +158,27 @@ def _one_hot(call: ReplacedCall) -> Answer:
         return PASS
     found: Answer = traced(call, one_hot_rows.rows)
     return found
+
+
+_REPEATS: Final = inspect.signature(
+    lambda input, repeats, dim=None, *, output_size=None: None  # noqa: A006
+)
+
+
+@answers_to("repeated rows")
+def _repeated_rows(call: ReplacedCall) -> Answer:
+    """Answer ``torch.repeat_interleave(input, repeats, dim=None)`` and the method of that name."""
+    owner = [] if call.owner is None else [call.owner]
+    given: Any = bound(_REPEATS, replace(call, args=(*owner, *call.args)))
+    if given is None or not capture_mode.in_mended_code(call.tx):
+        return PASS
+    tensor, counts, dim, size = given.values()
+    if not (is_plain(tensor) and is_plain(counts) and size.is_constant_none()):
+        return PASS
+    if not dim.is_python_constant() or compat.peek_interpreter_stack() is not None:
+        return PASS
+    found = repeated_rows.repeated(call.tx, tensor, counts, dim.as_python_constant())
+    return PASS if found is None else found
 
 
 @answers_to("random integers")

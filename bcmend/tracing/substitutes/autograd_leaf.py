@@ -28,7 +28,7 @@ from bcmend.dynamo.models import methods, translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of
-from bcmend.knowledge import replaced_calls
+from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -105,7 +105,7 @@ def _requires_grad(call: ReplacedCall) -> Answer:
     told = _TOLD.of(call.tx.output).get(tensor.as_proxy().node)
     if told is not None and not wanted:
         withdraw(told, _ONLY_SO)
-    is_store = call.row.name not in replaced_calls.TABLE
+    is_store = call.row.name not in TABLE
     if not example.is_leaf and (is_store or not wanted):
         raise unequal("it fails, since the tensor was computed from others that require gradients")
     if wanted == example.requires_grad:

@@ -1,6 +1,6 @@
 """Calls that are traced as something else, in code that is patched.
 
-Every call that Dynamo traces is looked up in the table of ``bcmend.knowledge.replaced_calls``. If
+Every call that Dynamo traces is looked up in the table of ``bcmend.knowledge.substitute_rows``. If
 it is there, and a frame that is being traced belongs to patched code, an answer, which is a handler
 in the protocol of ``bcmend.dynamo.handlers``, is asked for the value of the call. Its outcome is
 noted in a site, which no bytecode names.
@@ -22,7 +22,7 @@ from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import methods, objects, translators
 from bcmend.dynamo.values import Value, constant, global_of, object_behind
 from bcmend.knowledge import replaced_calls
-from bcmend.knowledge.replaced_calls import Substitute
+from bcmend.knowledge.substitute_rows import TABLE, Substitute
 from bcmend.policy import Policy
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.output import exception_flow
@@ -248,7 +248,7 @@ def _construction(tx: compat.Tracer, fn: Value, args: Any) -> tuple[Value, Any]:
 
 def answer_for(tx: compat.Tracer, name: str, owner: Value) -> Answer:
     """Return what stands in for what an instruction does to ``owner``."""
-    return _given(tx, replaced_calls.TABLE[name], None, owner)
+    return _given(tx, TABLE[name], None, owner)
 
 
 @hooks.around(compat.SetAttrBuiltinVariable, methods.CALL_SETATTR, "`tensor.requires_grad = ...`")

@@ -27,7 +27,7 @@ from bcmend.dynamo.values import Value, example_of, is_unbacked
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.knowledge.interruptions import is_interruption
-from bcmend.knowledge.replaced_calls import Substitute
+from bcmend.knowledge.substitute_rows import Substitute
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Claim, Finding

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corpus.patterns.pattern import COND, SPLIT, WHERE, pattern, patterns_among, signs
+from corpus.patterns.pattern import CALL, COND, SPLIT, WHERE, pattern, patterns_among, signs
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -98,7 +98,7 @@ def counts_of_values() -> Program:
     return program
 
 
-@pattern(_vectors)
+@pattern(_vectors, CALL)
 def items_as_often_as_they_say() -> Program:
     def program(x: Tensor) -> Tensor:
         return x.repeat_interleave(x.detach().abs().long()) * 2

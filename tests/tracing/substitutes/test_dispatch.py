@@ -19,7 +19,7 @@ from torch.autograd import Variable
 import bcmend
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.values import constant
-from bcmend.knowledge.replaced_calls import Substitute
+from bcmend.knowledge.substitute_rows import Substitute
 from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt

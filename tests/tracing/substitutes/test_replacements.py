@@ -10,7 +10,7 @@ import torch
 
 from bcmend.dynamo import frames
 from bcmend.dynamo.handlers import PASS
-from bcmend.knowledge.replaced_calls import Substitute
+from bcmend.knowledge.substitute_rows import Substitute
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import ReplacedCall
