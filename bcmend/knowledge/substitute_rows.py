@@ -258,6 +258,13 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_arrays.py::test_tensors_of_numbers_out_of_tensors",
         ),
         *_rows(
+            "numpy.ndindex",
+            "places",
+            "an iterator over all places, which are tuples",
+            "sizes that are known, as arguments or in one tuple, and no more than 1024 places",
+            "tests/tracing/substitutes/test_arrays.py::test_places_of_all_items",
+        ),
+        *_rows(
             "torch.sparse_coo_tensor",
             "coordinates",
             "a note of its indices and values, of which `.to_dense()` makes a tensor in the graph",

@@ -4,6 +4,9 @@ Dynamo models such a text as a format with values that it fills in when the grap
 behind another is a format of both; so is a list of them with a text in between. The values are
 those of the moment: what is changed in place later is copied.
 
+The character at a data-dependent place of a known text is formatted of its code, which the graph
+reads out of a table of all codes.
+
 What a regular expression finds in a known text is known.
 """
 
@@ -13,13 +16,24 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import torch
+
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods, objects
 from bcmend.dynamo.models import texts as models_of_texts
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.values import (
+    Value,
+    constant,
+    example_of,
+    function_of,
+    is_symbolic_int,
+    is_unbacked,
+)
+from bcmend.tracing.indexing import item_reads
+from bcmend.tracing.numbers import scalars
 from bcmend.tracing.output import object_snapshot, record_builder
-from bcmend.tracing.sites import site_table
+from bcmend.tracing.sites import capture_mode, site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -50,6 +64,33 @@ def _concatenated(call: Call) -> Answer:
 
 for _kind in (compat.StringFormatVariable, compat.ConstantVariable):
     handlers.method(_kind, methods.CONCAT, _PURPOSE)(_concatenated)
+
+
+def _character(call: Call) -> Answer:
+    """Answer ``text[number]`` for a number of the graph."""
+    tx, text, place = call.tx, call.owner, scalars.as_tensor(call.tx, call.args[0].realize())
+    is_known = type(text) is compat.ConstantVariable and type(text.value) is str
+    if not (is_known and text.value and _is_place(place) and capture_mode.in_mended_code(tx)):
+        return PASS
+    if is_symbolic_int(place) and not is_unbacked(place):
+        number: Any = place.sym_num
+        if not (number >= -len(text.value) and number < len(text.value)):
+            found: Answer = item_reads.part_at(tx, text, constant(place.evaluate_expr()))
+            return found  # it raises
+    codes = containers.new_list(constant(ord(each)) for each in text.value)
+    kind = {"dtype": constant(torch.int64), "device": constant("cpu")}
+    table = function_of(tx, torch.tensor).call_function(tx, [codes], kind)
+    code = scalars.take(tx, item_reads.part_at(tx, table, place))
+    return PASS if code is None else models_of_texts.text_of("{:c}", [code], {})
+
+
+def _is_place(value: Value) -> bool:
+    if type(value) is not compat.TensorVariable:
+        return is_symbolic_int(value)
+    return example_of(value).dim() == 0 and example_of(value).dtype is torch.int64
+
+
+handlers.method(compat.ConstantVariable, methods.SUBSCRIPT, _PURPOSE)(_character)
 
 
 @hooks.around(compat.ConstantVariable, methods.CALL_METHOD, _PURPOSE)

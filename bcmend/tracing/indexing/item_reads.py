@@ -29,7 +29,9 @@ from bcmend.dynamo.values import (
     example_of,
     is_batched,
     is_symbolic_int,
+    is_unbacked,
 )
+from bcmend.tracing.gradients.gradient_flow import has_gradient
 from bcmend.tracing.indexing import stacked_items
 from bcmend.tracing.indexing.index_parts import (
     INDEX_TYPES,
@@ -276,6 +278,10 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
     reads = variable.fn is operator.getitem and len(arguments) == 2
     if reads and capture_mode.in_mended_code(tx):
         tensor, key = (each.realize() for each in arguments)
+        key = _without_arrays(tx, key) if _is_tensor(tensor) else key
+        arguments = [tensor, key]
+        if _is_tensor(tensor):
+            _claim_bounds(tx, tensor, key)
         stacked = stacked_items.with_stacked(tx, key) if _is_tensor(tensor) else None
         if stacked is not None:
             arguments = tensor, key = [tensor, stacked]
@@ -289,6 +295,40 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
     if reads and type(result) is compat.TensorVariable and capture_mode.in_mended_code(tx):
         ahead.know_sizes(tx, result)
     return result
+
+
+def _without_arrays(tx: compat.Tracer, key: Value) -> Value:
+    """Return an index in which integers of numpy's are tensors, which are numbers to torch too."""
+    items = items_of(key)
+    if not any(map(scalars.is_integer_of_array, items)):
+        return key
+    found = [scalars.as_tensor(tx, each) for each in items]
+    return compat.TupleVariable(found) if type(key) is compat.TupleVariable else found[0]
+
+
+def _claim_bounds(tx: compat.Tracer, tensor: TensorValue, key: Value) -> None:
+    """Have the graph assert that no bound of a slice counts from the end, if gradients flow.
+
+    Inductor compiles the backward of a slice, and of what is computed of it, only where it knows
+    that. A bound that is meant to count from the end, as in ``x[:-n]``, is left as it is.
+    """
+    if not (torch.is_grad_enabled() and (has_gradient(tensor.as_proxy().node) or _trains(tx))):
+        return
+    slices = [each for each in items_of(key) if isinstance(each, compat.SliceVariable)]
+    bounds = [bound.realize() for each in slices for bound in each.items]
+    numbers = [each.sym_num for each in bounds if is_symbolic_int(each) and is_unbacked(each)]
+    size_questions.claim(tx, *(each >= 0 for each in numbers if _is_sum(each)))
+
+
+def _is_sum(number: torch.SymInt) -> bool:
+    """Return whether nothing is subtracted in a number but what is known."""
+    terms = number.node.expr.as_coefficients_dict()
+    return all(count > 0 for term, count in terms.items() if not term.is_number)
+
+
+def _trains(tx: compat.Tracer) -> bool:
+    """Return whether something in the graph requires gradients so far."""
+    return any(map(has_gradient, tx.output.root_tracer.graph.nodes))
 
 
 def _view_regenerated(tx: compat.Tracer, value: Value) -> AbstractContextManager[Any]:

@@ -204,7 +204,7 @@ def _expression(number: Any) -> Any:
 )
 def _range(call: Call) -> Answer:
     """Answer ``range(...)``."""
-    given = [each.realize() for each in call.args]
+    given = [scalars.as_tensor(call.tx, each.realize()) for each in call.args]
     is_open = not call.kwargs and any(_is_data_dependent(call.tx, each) for each in given)
     if is_open and len(given) <= 3 and capture_mode.in_mended_code(call.tx):
         return _open(call.tx, given) or PASS

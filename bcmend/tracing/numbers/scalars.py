@@ -16,7 +16,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeGuard
 
 import torch
 from torch.fx import GraphModule, Node, Proxy
@@ -192,6 +192,22 @@ def take(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     filled_masks.bound_count(tx, number)
     assert isinstance(number, compat.VariableTracker)
     return number
+
+
+def is_integer_of_array(value: Value) -> TypeGuard[TensorValue]:
+    """Return whether a value is an integer of numpy's, to Dynamo an array without dimensions."""
+    if type(value) is not compat.NumpyNdarrayVariable:
+        return False
+    example = example_of(value)
+    return example.dim() == 0 and example.dtype is torch.int64
+
+
+def as_tensor(tx: compat.Tracer, value: Value) -> Value:
+    """Return an integer of numpy's as the tensor that it is to the graph; others as they are."""
+    if not is_integer_of_array(value):
+        return value
+    tensor: Value = fx_graph.variable_of(tx, value.as_proxy())
+    return tensor
 
 
 def _first_item(node: Node) -> Value | None:

@@ -36,6 +36,8 @@ def kind_of(value: Value) -> type | None:
     known: type | None = None
     if isinstance(value, compat.ConstantVariable):
         known = type(value.value)
+    elif scalars.is_integer_of_array(value):
+        known = int
     elif isinstance(value, compat.SymNodeVariable):
         known = {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
     return known if known in _KINDS else None
@@ -43,7 +45,8 @@ def kind_of(value: Value) -> type | None:
 
 def is_computed(value: Value) -> bool:
     """Return whether a number with several forms is one of the graph in any of them."""
-    return any(map(is_unbacked, sides.leaves(value)))
+    leaves = list(sides.leaves(value))
+    return any(map(is_unbacked, leaves)) or any(map(scalars.is_integer_of_array, leaves))
 
 
 def is_plain(value: Value) -> bool:
@@ -85,6 +88,8 @@ def tensor_of(tx: compat.Tracer, value: Value, kind: type) -> TensorValue:
         one, other = (tensor_of(tx, side, kind).as_proxy() for side in value.sides)
         predicate: Any = value.predicate
         return predicates.chosen(tx, predicate, one, other)
+    if scalars.is_integer_of_array(value):
+        return scalars.as_tensor(tx, value)  # type: ignore[return-value]
     if kind is int:
         return scalars.integer_tensor(tx, value)
     if isinstance(value, compat.SymNodeVariable):
@@ -96,5 +101,7 @@ def limits(value: Any) -> Any:
     """Return between which numbers an integer is."""
     if isinstance(value, compat.SymNodeVariable):
         return shape_env.limits_of(value)
+    if scalars.is_integer_of_array(value):
+        return compat.ValueRanges(-(2**63), 2**63 - 1)
     number = value.as_python_constant()
     return compat.ValueRanges(number, number)

@@ -319,3 +319,60 @@ def _several_matches(x: Tensor) -> tuple[Tensor, list[str]]:
 def test_what_expressions_find_is_known(program: Callable[..., Any]) -> None:
     inputs = [call(x) for x in (torch.ones(1), torch.ones(3), -torch.ones(3))]
     assert_equivalent(lambda: program, lambda: inputs, graphs=None, recompiles=None)
+
+
+_LETTERS = "-abcdefghijklmnopé{}🙂"
+
+
+def _decoded(x: Tensor, number: Tensor) -> tuple[Any, ...]:
+    return "".join(_LETTERS[each] for each in x.argmax(-1).tolist()), x * 2
+
+
+def _collapsed(x: Tensor, number: Tensor) -> tuple[Any, ...]:
+    found, last = [], 0
+    for each in x.argmax(-1).tolist():
+        if each not in (0, last):
+            found.append(_LETTERS[each])
+        last = each
+    return "".join(found), x * 2
+
+
+def _from_the_end(x: Tensor, number: Tensor) -> tuple[Any, ...]:
+    return _LETTERS[x.argmax(-1)[0].item() - 21], _LETTERS[number], x * 2
+
+
+def _shown(x: Tensor, number: Tensor) -> Tensor:
+    print(_LETTERS[number.item()], "behind", _LETTERS[0])
+    return x * 2
+
+
+def _of_an_array(x: Tensor, number: Tensor) -> tuple[Any, ...]:
+    return [_LETTERS[each] for each in x.argmax(-1).numpy()], x * 2
+
+
+def _may_fail(x: Tensor, number: Tensor) -> tuple[Any, ...]:
+    try:
+        return _LETTERS[(x.argmax(-1)[0] * 2).item()], x * 2
+    except IndexError:
+        return "", x * 3
+
+
+def _scores() -> list[Any]:
+    generator = torch.Generator().manual_seed(0)
+    return [call(torch.randn(4, 21, generator=generator), torch.tensor(each)) for each in range(21)]
+
+
+@pytest.mark.parametrize(
+    "program", [_decoded, _collapsed, _from_the_end, _shown, _of_an_array, _may_fail]
+)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_character_at_a_place_out_of_a_tensor(program: Callable[..., Any], backend: str) -> None:
+    found = assert_equivalent(lambda: program, _scores, fullgraph=True, backend=backend)
+    assert (found.graphs, found.recompiles) == (1, 0)
+
+
+def test_a_place_behind_the_end_raises_the_error_of_eager_execution() -> None:
+    def program(x: Tensor, number: Tensor) -> tuple[Any, ...]:
+        return _LETTERS[number.item() * 2], x * 2
+
+    assert_equivalent(lambda: program, _scores, fullgraph=True, graphs=None, recompiles=None)

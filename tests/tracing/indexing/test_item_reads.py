@@ -421,3 +421,58 @@ def test_a_crop_between_numbers_out_of_tensors(
     assert_equivalent(
         lambda: program, calls, backend=backend, training=training, recompiles=None, graphs=None
     )
+
+
+class _Part(torch.nn.Module):
+    """Slices whose bounds are computed behind a layer, so that none is known beforehand."""
+
+    def __init__(self, least: int = 0) -> None:
+        super().__init__()
+        self.layer, self.least = torch.nn.Linear(4, 4), least
+
+    def forward(self, x: Tensor) -> Tensor:
+        count = (self.layer(x) > 0).sum().item() // 4 + self.least
+        return self.layer(x[count:]).sum() + x[:count].square().sum()
+
+
+class _Parts(_Part):
+    """Parts of a tensor that needs no gradients, and what a layer makes of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.detach()
+        first = (self.layer(rows) > 0).sum().item() // 4
+        last = (self.layer(rows) > 0.5).sum().item() // 4
+        parts = [self.layer(each) for each in (rows[:last], rows[last:first], rows[first:])]
+        return torch.cat(parts) * x.sum()
+
+
+class _WithoutTheLast(_Part):
+    def forward(self, x: Tensor) -> Tensor:
+        count = (self.layer(x) > 0).sum().item() // 4
+        return x[:-count].sum() + x[-count:].square().sum() + x[: 6 - count].sum()
+
+
+@pytest.mark.parametrize(
+    ("make", "backend"),
+    [
+        (_Part, "aot_eager"),
+        (lambda: _Part(-2), "aot_eager"),  # from the end, if it is negative: in plain Python
+        (_Parts, "aot_eager"),
+        (_WithoutTheLast, "aot_eager"),
+        pytest.param(_Part, "inductor", marks=pytest.mark.slow),
+        pytest.param(lambda: _Part(-2), "inductor", marks=pytest.mark.slow),
+        pytest.param(_Parts, "inductor", marks=pytest.mark.slow),
+    ],
+)
+def test_gradients_flow_through_slices_between_numbers(
+    make: Callable[[], torch.nn.Module], backend: str
+) -> None:
+    def seeded() -> torch.nn.Module:
+        torch.manual_seed(0)
+        return make()
+
+    def calls() -> list[Call]:
+        generator = torch.Generator().manual_seed(1)
+        return [call(torch.randn(6, 4, generator=generator) + at / 2) for at in range(-5, 6)]
+
+    assert_equivalent(seeded, calls, fullgraph=True, backend=backend, training=True)
