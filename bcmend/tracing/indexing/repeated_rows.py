@@ -18,6 +18,7 @@ from bcmend.dynamo.shape_env import symbols_in
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, function_of
 from bcmend.tracing.effects import change_counts
+from bcmend.tracing.numbers import size_questions
 
 #: Counts, how often they were changed, and whether tensors are made that no gradient goes through.
 _Key = tuple[Node, int, bool]
@@ -31,7 +32,7 @@ def repeated(
 ) -> Value | None:
     """Return ``torch.repeat_interleave(tensor, counts, dim)``, as torch composes it.
 
-    ``None`` where it is not known that there is a count for each row, or torch has an error.
+    ``None`` where there is one count for all rows, or torch has an error.
 
     Source: ``repeat_interleave_symint``, aten/src/ATen/native/Repeat.cpp.
     """
@@ -43,7 +44,7 @@ def repeated(
         return repeated(tx, items, counts, 0)
     if not -example.dim() <= dim < example.dim():
         return None
-    if not _is_known_equal(example.shape[dim], example_of(counts).shape[0]):
+    if not _are_equal(tx, example.shape[dim], example_of(counts).shape[0]):
         return None
     index = _index(tx, counts)
     return tensor.call_method(tx, "index_select", [constant(dim), index], {})
@@ -53,11 +54,18 @@ def _are_counts(example: Tensor) -> bool:
     return example.dim() == 1 and example.dtype in (torch.int32, torch.int64)
 
 
-def _is_known_equal(one: Any, other: Any) -> bool:
-    """Return whether sizes are equal in each call that the graph is for."""
-    if symbols_in(one) or symbols_in(other):
-        return bool(compat.statically_known_true(one == other))
-    return bool(one == other)
+def _are_equal(tx: compat.Tracer, rows: Any, counts: Any) -> bool:
+    """Return whether there is a count for each row; where the data say that, the graph asserts it.
+
+    One count alone is for all rows.
+    """
+    if not (symbols_in(rows) or symbols_in(counts)):
+        return bool(rows == counts)
+    if compat.statically_known_true(counts == 1):
+        return False
+    if not compat.statically_known_true(rows == counts):
+        size_questions.claim(tx, rows == counts)
+    return bool(compat.statically_known_true(rows == counts))
 
 
 def _index(tx: compat.Tracer, counts: TensorValue) -> Value:

@@ -154,3 +154,19 @@ def test_what_torch_raises(program: Callable[..., Any], counts: Tensor) -> None:
         return [call(X, COUNTS[1]), call(X, counts), call(X, COUNTS[2])]
 
     assert_equivalent(lambda: program, calls, graphs=None, recompiles=None)
+
+
+def test_as_many_counts_as_the_data_say() -> None:
+    """A count for each row, one for all of them, and neither, which is an error."""
+
+    def sums(x: Tensor, groups: Tensor) -> Tensor:
+        counts = torch.bincount(groups)
+        rows = x.new_zeros(int(groups[-1]) + 1, 4).index_add_(0, groups, x)
+        near = rows.repeat_interleave(counts, 0)
+        return near + rows.exp().repeat_interleave(counts, 0) * x
+
+    def calls() -> list[Call]:
+        groups = [[0, 1, 2], [0, 0, 1], [0, 0, 0], [2, 2, 2], [1, 1, 1], [3, 2, 0], [0, 2, 3]]
+        return [call(X, torch.tensor(each)) for each in groups]
+
+    assert_equivalent(lambda: sums, calls, graphs=None, recompiles=None)
