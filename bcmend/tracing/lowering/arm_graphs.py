@@ -7,7 +7,7 @@ that no input is a float, and that gradients are laid out alike.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -249,18 +249,40 @@ def _size_inside(graph: Graph, size: Any, operands: Sequence[Node]) -> Any:
 def _number_of(graph: Graph, symbol: Any, operands: Sequence[Node]) -> Node:
     inputs: list[Node] = [node for node in graph.nodes if node.op == "placeholder"]
     for entered, operand in zip(inputs, operands, strict=True):
-        example = operand.meta.get("example_value")
-        if _is_symbol(example, symbol):
-            return entered
-        sizes = example.shape if isinstance(example, torch.Tensor) else ()
-        for dimension, size in enumerate(sizes):
-            if _is_symbol(size, symbol):
+        for dimension, size in _sizes_told_by(operand):
+            if size.node.expr == symbol and dimension is None:
+                return entered
+            if size.node.expr == symbol:
                 return with_example(graph.call_method("size", (entered, dimension)), size)
     raise Refusal("arms-differ", "a size that only one side knows")
 
 
-def _is_symbol(value: Any, symbol: Any) -> bool:
-    return isinstance(value, torch.SymInt) and value.node.expr == symbol
+def _sizes_told_by(node: Node) -> Iterator[tuple[int | None, Any]]:
+    """Yield the number that a node is, or each size of its tensor with the dimension."""
+    example = node.meta.get("example_value")
+    if isinstance(example, torch.SymInt):
+        yield None, example
+    elif isinstance(example, torch.Tensor):
+        sizes: tuple[Any, ...] = example.shape
+        for dimension, size in enumerate(sizes):
+            if isinstance(size, torch.SymInt):
+                yield dimension, size
+
+
+def tellers(place: Node, examples: Iterable[torch.Tensor], operands: Sequence[Node]) -> list[Node]:
+    """Return what tells sizes of ``examples`` that no operand tells, in front of a place."""
+    sizes: list[Any] = [size for each in examples for size in each.shape]
+    symbolic = (size for size in sizes if isinstance(size, torch.SymInt))
+    missing = {symbol for size in symbolic for symbol in size.node.expr.free_symbols}
+    found: list[Node] = []
+    for node in (*operands, *place.graph.nodes):
+        told = {size.node.expr for _, size in _sizes_told_by(node)} & missing
+        if node is place or not missing:
+            break
+        missing -= told
+        if told and node not in operands:
+            found.append(node)
+    return found
 
 
 def permuted(graph: Graph, node: Node, example: torch.Tensor, order: Sequence[int]) -> Node:

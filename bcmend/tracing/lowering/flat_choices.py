@@ -33,6 +33,7 @@ from bcmend.tracing.lowering.arm_graphs import (
     copied,
     covered,
     has_no_gradient,
+    tellers,
     uncover,
     under_cover,
     with_example,
@@ -158,9 +159,7 @@ class _Writer:
         if not read:
             return results
         made = iter(
-            self._choice_of(
-                taken, operands, _run(side, operands, read), _zeros(read, operands), read, side
-            )
+            self._choice_of(taken, operands, _run(side, operands, read), _zeros(read), read, side)
         )
         return [each if each.node is None else _Value(next(made), each.model) for each in results]
 
@@ -183,8 +182,8 @@ class _Writer:
         models = [each.model for each in first]
         held = [each.node for each in (*second, *(() if side else first)) if each.node]
         given = list(dict.fromkeys([*operands, *held]))
-        then = _run(side, operands, models) if side else _copied(first, given)
-        made = iter(self._choice_of(taken, given, then, _copied(second, given), models, side))
+        then = _run(side, operands, models) if side else _copied(first)
+        made = iter(self._choice_of(taken, given, then, _copied(second), models, side))
         return [
             other if one.node is None else _Value(next(made), one.model)
             for one, other in zip(ones, others, strict=True)
@@ -247,7 +246,7 @@ class _Writer:
                 self._gate(module, decides[0], readers)
 
         decides: list[Node] = []
-        made = self._choice_of(taken, given, run, _zeros(handed, given), handed, side, gate)
+        made = self._choice_of(taken, given, run, _zeros(handed), handed, side, gate)
         known.update(zip(handed, made, strict=True))
 
     def _gate(
@@ -281,6 +280,7 @@ class _Writer:
             finish: is given the first side.
         """
         examples = [_example(each) for each in models]
+        given = [*given, *tellers(self._choice, examples, given)]
         sides = []
         for name, side in (("cond_true", then), ("cond_false", orelse)):
             graph = Graph()
@@ -404,22 +404,22 @@ def _run(side: GraphModule, operands: Sequence[Node], wanted: Sequence[Node]) ->
     return run
 
 
-def _copied(values: Sequence[_Value], given: Sequence[Node]) -> _Maker:
+def _copied(values: Sequence[_Value]) -> _Maker:
     """Have values of the graph around be copied, and zeros stand for those that nobody reads."""
 
     def run(graph: Graph, stands_for: Mapping[Node, Node]) -> Iterable[Node]:
         for value in values:
             example = _example(value.model)
             if value.node is None:
-                yield zeros_in_form_of(graph, example, given)
+                yield zeros_in_form_of(graph, example, list(stands_for))
             else:
                 yield copied(graph, stands_for[value.node], example)
 
     return run
 
 
-def _zeros(models: Sequence[Node], given: Sequence[Node]) -> _Maker:
-    return _copied([_Value(None, each) for each in models], given)
+def _zeros(models: Sequence[Node]) -> _Maker:
+    return _copied([_Value(None, each) for each in models])
 
 
 def _example(node: Node) -> torch.Tensor:
