@@ -36,6 +36,15 @@ def texts_of_numbers() -> Function:
     return program
 
 
+@program("ConstantVariable.mp_subscript_impl")
+def characters_at_places() -> Function:
+    def program(x: Tensor) -> Any:
+        places = x.argsort().tolist()
+        return x + 1, "".join("abc"[each] for each in places)
+
+    return program
+
+
 @program("ConstantLikeVariable.call_method")
 def what_expressions_find() -> Function:
     expression = re.compile(r"(?P<part>\w+)\.")

@@ -211,3 +211,24 @@ def a_checkpoint() -> Function:
         return result * 2
 
     return program
+
+
+def vectors() -> list[Arguments]:
+    """Calls with a vector that requires no gradients yet, in a dictionary."""
+    return [({"x": torch.tensor(each)},) for each in ([1.0, 2.0], [-1.0, -2.0], [0.5, 3.0])]
+
+
+@program(
+    "gradients inside of a graph",
+    "inputs that become leaves",
+    inputs=vectors,
+    backend="aot_eager",
+    training=True,
+)
+def gradients_of_an_argument() -> Function:
+    def program(held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        (slope,) = torch.autograd.grad(x.pow(3).sum(), x, create_graph=True)
+        return slope * 2 if slope.detach().sum() > 4 else slope - 1
+
+    return program

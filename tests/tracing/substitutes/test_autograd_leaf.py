@@ -77,8 +77,25 @@ def test_requires_grad_as_it_is_already_is_nothing(wanted: bool) -> None:
     assert during_trace(body, X.clone().requires_grad_(wanted))
 
 
-def test_requires_grad_of_an_argument_is_refused() -> None:
-    assert "from outside the call" in during_trace(lambda tx, x: _detail(_require, tx, x), X)
+def test_requires_grad_of_an_argument_that_was_used_is_refused() -> None:
+    def body(tx: Any, x: Any) -> str:
+        x.call_method(tx, "add", [constant(1)], {})
+        return _detail(_require, tx, x)
+
+    assert "from outside the call" in during_trace(body, X)
+
+
+def test_requires_grad_of_an_argument_cannot_be_taken_back() -> None:
+    def body(tx: Any, x: Any) -> str:
+        return _detail(_require, tx, x, constant(False))
+
+    assert "from outside the call" in during_trace(body, X.clone().requires_grad_())
+
+
+def test_requires_grad_of_an_argument_is_set_in_front_of_the_graph() -> None:
+    given = X.clone()
+    assert during_trace(lambda tx, x: _require(tx, x).requires_grad, given)
+    assert given.requires_grad
 
 
 def test_requires_grad_of_a_computed_tensor_cannot_be_taken_back() -> None:

@@ -19,7 +19,7 @@ from bcmend.tracing.search import strict
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.substitutes import host_functions
 from tests import own_faults
-from tests.equivalence import assert_equivalent, call, fresh
+from tests.equivalence import Call, assert_equivalent, call, compare, fresh
 from tests.tracing.in_trace import during_trace
 
 Program = Callable[..., Any]
@@ -143,15 +143,36 @@ def test_a_function_that_changes_its_argument() -> None:
 
 
 class Dropped(nn.Module):
-    """Calls the function under a condition of the data."""
+    """Calls the function under a condition that no number in front of the graph can be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        if x.sum() > 0:
+        if (x * self.scale).sum() > 0:
             x = x * torch.from_numpy(chosen(lengths, 8)).float()
         return x
 
 
-def test_a_call_under_a_condition_stays() -> None:
+def test_a_call_under_a_condition_of_arguments() -> None:
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x * torch.from_numpy(chosen(lengths, 8)).float()
+        return x
+
+    def calls() -> list[Call]:
+        return [
+            call(sign * torch.ones(2, 8), torch.tensor(each))
+            for each in ([8, 4], [3, 5], [1, 2])
+            for sign in (1, -1, 1)
+        ]
+
+    found = compare(lambda: program, calls)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+def test_a_call_under_a_condition_of_a_parameter_stays() -> None:
     model = bcmend.patch(Dropped())
     with pytest.raises((Unsupported, UserError)):
         torch.compile(model, backend="eager", fullgraph=True)(
