@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 import bcmend
+from tests.equivalence import Call, assert_equivalent, call
 from tests.samples import in_turn
 
 COND = torch.ops.higher_order.cond
@@ -356,3 +357,34 @@ def test_an_arm_that_sets_something_stays_whole() -> None:
     module = _graph_of(net, x)
     assert _depth(module) == 3
     assert torch.equal(module(x)[0], net(x))
+
+
+class Limited(nn.Module):
+    """Groups of rows, of each of which no more than two are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen, left = self.gate(x).argmax(1), []
+        rows = [(chosen == each).nonzero(as_tuple=True)[0] for each in range(3)]
+        for each in range(3):
+            if len(rows[each]) <= 2:
+                continue
+            left.append(rows[each][2:])
+            rows[each] = rows[each][:2]
+        result = x.new_zeros(x.shape)
+        parts = [x[each, :] for each in rows]
+        for each in range(3):
+            result[rows[each], :] = parts[each]
+        return result
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_sizes_that_no_operand_of_a_choice_tells(training: bool) -> None:
+    def calls() -> list[Call]:
+        drawn = torch.Generator().manual_seed(0)
+        return [call(scale * torch.randn(8, 3, generator=drawn)) for scale in (1, 9, 0.1, 1)]
+
+    assert_equivalent(Limited, calls, training=training)
