@@ -364,20 +364,21 @@ class Limited(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate = nn.Linear(3, 3)
+        self.gate = nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        chosen, left = self.gate(x).argmax(1), []
-        rows = [(chosen == each).nonzero(as_tuple=True)[0] for each in range(3)]
-        for each in range(3):
-            if len(rows[each]) <= 2:
-                continue
-            left.append(rows[each][2:])
-            rows[each] = rows[each][:2]
+        chosen = self.gate(x).argmax(1)
         result = x.new_zeros(x.shape)
-        parts = [x[each, :] for each in rows]
-        for each in range(3):
-            result[rows[each], :] = parts[each]
+        rows = [torch.eq(chosen, at).nonzero(as_tuple=True)[0] for at in range(3)]
+        left = []
+        for at in range(3):
+            if len(rows[at]) <= 2:
+                continue
+            left.append(rows[at][2:])
+            rows[at] = rows[at][:2]
+        parts = [x[rows[at], :] for at in range(3)]
+        for at in range(3):
+            result[rows[at], :] = parts[at]
         return result
 
 
@@ -385,6 +386,6 @@ class Limited(nn.Module):
 def test_sizes_that_no_operand_of_a_choice_tells(training: bool) -> None:
     def calls() -> list[Call]:
         drawn = torch.Generator().manual_seed(0)
-        return [call(scale * torch.randn(8, 3, generator=drawn)) for scale in (1, 9, 0.1, 1)]
+        return [call(scale * torch.randn(8, 4, generator=drawn)) for scale in (1, 9, 0.1, 1)]
 
     assert_equivalent(Limited, calls, training=training)
