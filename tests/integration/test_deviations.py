@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.utils.checkpoint
@@ -29,6 +30,7 @@ from torch.overrides import TorchFunctionMode
 
 import bcmend
 from tests.differences_of_torch import OPTIMIZERS_BECOME_CAPTURABLE, SHUFFLES_WHILE_TRACING
+from tests.equivalence import fresh
 
 POSITIVE, NEGATIVE = torch.ones(3), -torch.ones(3)
 MANY = 2**18  # numbers too many to keep a copy of in case a check fails
@@ -1178,3 +1180,20 @@ def test_a_filter_is_not_in_the_list_within_the_call() -> None:
 
     assert filters(program) == [1, 1]
     assert filters(bcmend.compile(program, backend="eager", fullgraph=True)) == [0, 1]
+
+
+def test_what_is_not_drawn_in_front_of_the_graph_comes_from_torchs_generator() -> None:
+    def program(x: Tensor) -> Tensor:
+        count = numpy.random.randint(1, 4)
+        return x * torch.from_numpy(numpy.random.rand(count)).sum()
+
+    numpy.random.seed(0)
+    program(torch.ones(1))
+    expected = numpy.random.rand()
+    stock, mended = torch.compile(fresh(lambda: program)(), backend="eager"), _mended(program)
+    for compiled in (stock, mended):
+        numpy.random.seed(0)
+        state = torch.get_rng_state()
+        compiled(torch.ones(1))
+        assert numpy.random.rand() != expected
+        assert not torch.equal(torch.get_rng_state(), state)
