@@ -195,6 +195,12 @@ _AT_LEAST: Final[dict[tuple[str, bool], Callable[[Any], Any]]] = {
 }
 #: Methods that count the items of a mask that are true.
 _COUNTS: Final = ("sum", "count_nonzero")
+#: Methods that give what share of the items it is.
+_SHARES: Final = ("mean",)
+#: Methods that give a mask in numbers of another type.
+_CASTS: Final = ("float", "double", "long", "int", "to", "type")
+#: Types that hold the share of one item in as many as there can be.
+_FINE: Final = (torch.float32, torch.float64, torch.int64, torch.int32)
 #: The same comparisons with sides exchanged.
 SWAPPED: Final = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge"}
 
@@ -220,14 +226,14 @@ def _mask_of(tx: compat.Tracer, node: Node, truth: bool) -> Node | None:
         return None if given is None or not _is_boolean(given) else _mask_of(tx, given, not truth)
     if name == "any" and truth:
         return _whole(tx, node)
-    if name in _COUNTS:
+    if name in (*_COUNTS, *_SHARES):
         return _whole(tx, node) if truth else None
     compared = _comparison(tx, node)
     least = None if compared is None else _AT_LEAST.get((compared[0], truth))
     if compared is None or least is None:
         return None
     _, counted, number = compared
-    if least(number) <= 0 or name_of(counted) not in _COUNTS:
+    if least(number) <= 0 or name_of(counted) not in (*_COUNTS, *_SHARES):
         return None
     return _whole(tx, counted)
 
@@ -288,9 +294,16 @@ def _truths_of_a_count(tx: compat.Tracer, node: Node) -> list[bool]:
 
 
 def _whole(tx: compat.Tracer, node: Node) -> Node | None:
-    """Return the mask that a node reduces, whole."""
+    """Return the mask that a node reduces, whole, perhaps in numbers of another type."""
     given = _given(tx, node)
-    return given if given is not None and _is_boolean(given) else None
+    while given is not None and not _is_boolean(given):
+        example = given.meta.get("example_value")
+        is_cast = given.op == "call_method" and given.target in _CASTS and bool(given.args)
+        if not is_cast or getattr(example, "dtype", None) not in _FINE:
+            return None
+        before: Any = given.args[0]
+        given = slices.outside(tx, before) if isinstance(before, Node) else None
+    return given
 
 
 def _given(tx: compat.Tracer, node: Node) -> Node | None:

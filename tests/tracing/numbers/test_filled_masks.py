@@ -46,6 +46,24 @@ def _neither(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     return functional.cross_entropy(x[mask], targets[mask])
 
 
+def _as_numbers(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if mask.float().sum() > 0:
+        return functional.cross_entropy(x[mask], targets[mask])
+    return x.sum() * 0
+
+
+def _share(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if mask.to(torch.float64).mean() <= 0:
+        return x.sum() * 0
+    return functional.cross_entropy(x[mask], targets[mask])
+
+
+def _share_of_some(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    if mask.long().float().mean() >= 0.3:
+        return functional.cross_entropy(x[mask], targets[mask])
+    return x.mean()
+
+
 def _computed(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     valid = mask & (targets != 1)
     if torch.count_nonzero(valid) > 0:
@@ -127,7 +145,10 @@ def _compared(x: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     return x.sum() * 0
 
 
-WHOLE = (_any, _none, _not_any, _two_at_least, _computed, _computed_again, _first_rows, _compared)
+WHOLE = (
+    *(_any, _none, _not_any, _two_at_least, _computed, _computed_again, _first_rows, _compared),
+    *(_as_numbers, _share, _share_of_some),
+)
 OTHERS = (
     _computed_of_something_else,
     _changed_before_it_is_computed_again,
