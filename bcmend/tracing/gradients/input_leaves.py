@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
+import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
@@ -61,6 +62,20 @@ def _compile(inner: Any, output: compat.OutputGraph, module: GraphModule, *more:
     finally:
         for each in changed:
             each.requires_grad_(False)
+
+
+def is_kept(tx: compat.Tracer, tensor: TensorValue) -> bool:
+    """Return whether an input is found again by later calls, which then it is no news to.
+
+    So it is for what a module holds, and for global variables. A call in plain Python changes these
+    once, and the graph that is compiled later is for all others.
+    """
+    source: Any = tensor.source
+    while isinstance(source, compat.ChainedSource):
+        source = source.base
+        if isinstance(tx.output.resolve_source_value(source), torch.nn.Module):
+            return True
+    return isinstance(source, compat.GlobalSource)
 
 
 class _Raised(threading.local):

@@ -42,6 +42,7 @@ from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search import refused_forms
+from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
@@ -141,7 +142,7 @@ def run_loop(
         # The arm finds one more number in the open ranges that it goes over.
         items = each.inputs.items
         inputs = [one.in_half(True) if isinstance(one, OpenIterator) else one for one in items]
-        for given in _with_ranges_counted(tx, inputs):
+        for given in _with_ranges_counted(tx, site, inputs):
             loop = _Loop(tx, target, site, condition, each.with_inputs(given), staying)
             trial = _trial(loop)
             if trial is None:
@@ -184,7 +185,14 @@ def _goes_by_sizes(tx: compat.Tracer, condition: Value, turns: int) -> bool:
     return bool(limits) and all(each.lower >= 0 and each.upper > turns for each in limits)
 
 
-def _with_ranges_counted(tx: compat.Tracer, inputs: list[Any]) -> Iterator[list[Any]]:
+def _are_few(site: LiveSite, left: int) -> bool:
+    """Return whether so many turns are traced one by one, which takes less than an operator."""
+    return left <= UNROLLED_AT_MOST and site.holds(Claim.UNROLLED)
+
+
+def _with_ranges_counted(
+    tx: compat.Tracer, site: LiveSite, inputs: list[Any]
+) -> Iterator[list[Any]]:
     """Yield live-ins as they are, and again with the range that is gone over counted by the loop.
 
     Then an iteration may read its number, and the last one may be read behind the loop.
@@ -194,7 +202,7 @@ def _with_ranges_counted(tx: compat.Tracer, inputs: list[Any]) -> Iterator[list[
     if len(places) != 1 or not iterators.end_here(tx, [inputs[places[0]]], []):
         return
     left = containers.items_left(inputs[places[0]])
-    if isinstance(left, int) and left > UNROLLED_AT_MOST:
+    if isinstance(left, int) and not _are_few(site, left):
         counted = list(inputs)
         counted[places[0]] = open_ranges.as_open_range(tx, inputs[places[0]])
         yield counted
@@ -238,7 +246,7 @@ def _trial(loop: _Loop) -> _Trial | None:
 
 def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     tx, site, inputs = loop.tx, loop.site, list(loop.arm.inputs.items)
-    iterations_left = _iterations_left(tx, inputs, carried)
+    iterations_left = _iterations_left(tx, site, inputs, carried)
     _require_gradients_fit(inputs, carried)
     more = _more(tx, site, inputs)
     entered: list[Proxy] = []
@@ -362,7 +370,9 @@ def _more(tx: compat.Tracer, site: LiveSite, inputs: Sequence[Value]) -> list[Te
     return [predicates.as_predicate(tx, each.condition(tx)) for each in found]
 
 
-def _iterations_left(tx: compat.Tracer, inputs: Sequence[Value], carried: Carried) -> int | None:
+def _iterations_left(
+    tx: compat.Tracer, site: LiveSite, inputs: Sequence[Value], carried: Carried
+) -> int | None:
     """Return what is left of the range that a loop goes over, if it goes over one."""
     if not carried.ranges:
         return None
@@ -371,7 +381,8 @@ def _iterations_left(tx: compat.Tracer, inputs: Sequence[Value], carried: Carrie
     left = containers.items_left(inputs[carried.ranges[0]])
     if not isinstance(left, int):
         raise NotThisWay("a turn goes on in a range of unknown length")
-    if left <= UNROLLED_AT_MOST:
+    if _are_few(site, left):
+        nesting_limits.note_few_turns(tx, site)
         raise NotThisWay("the loop makes few turns")
     return left
 

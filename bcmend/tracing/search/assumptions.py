@@ -74,6 +74,9 @@ class Claim(Enum):
         "most calls take the side that a graph has, which Dynamo can trace", "it has the other"
     )
     OTHER_SIDE = ClaimRow("Dynamo can trace that other side", "the graph has the first again")
+    UNROLLED = ClaimRow(
+        "the few turns of a loop can be traced one by one", "the loop is one operator of the graph"
+    )
     LOCAL = ClaimRow(
         "a variable that the arms set dies with its frame", "a record stores the side taken"
     )

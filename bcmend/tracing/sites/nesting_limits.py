@@ -175,23 +175,37 @@ def mending(tx: compat.Tracer, site: LiveSite, form: int = 0) -> Iterator[None]:
         is_mended = not site.outcome.refused
     except TooDeep as reason:
         body_states.mend_at_questions(tx)
-        detail = reason.detail(_UNROLLED.of(tx.output))
-        reason.at_fault = reason.at_fault or chain.loops_without_an_end()
-        at_fault = reason.at_fault or {site}
-        if site in at_fault:
-            site.refuse(reason.slug, detail)
-        if len(chain.sites) > 1:
-            if not reason.at_fault:
-                weaken(Finding(reason.claim, site, evidence=detail, slug=reason.slug))
-            raise
-        if isinstance(reason, TooLong):
-            budget.begin_anew()
-        falsify(*(_finding(reason, each, detail) for each in at_fault))
+        _give_up(tx, site, reason)
+        raise
     finally:
         chain.sites.pop()
         chain.forms.pop()
         if not chain.sites:
             chain.end(is_mended=is_mended)
+
+
+def _give_up(tx: compat.Tracer, site: LiveSite, reason: TooDeep) -> None:
+    """Note why a chain is refused; at its outermost branch, have the call traced anew.
+
+    Where a loop was unrolled only since it makes few turns, it is not from now on.
+    """
+    chain, detail = _CHAIN.of(tx.output), reason.detail(_UNROLLED.of(tx.output))
+    is_outermost, is_long = len(chain.sites) == 1, isinstance(reason, TooLong)
+    few = [] if is_long else [e for e in _FEW_TURNS.of(tx.output) if e.holds(Claim.UNROLLED)]
+    if few:
+        if is_outermost:
+            falsify(*(Finding(Claim.UNROLLED, each, evidence=detail) for each in few))
+        return
+    reason.at_fault = reason.at_fault or chain.loops_without_an_end()
+    at_fault = reason.at_fault or {site}
+    if site in at_fault:
+        site.refuse(reason.slug, detail)
+    if is_outermost:
+        if is_long:
+            budget.begin_anew()
+        falsify(*(_finding(reason, each, detail) for each in at_fault))
+    if not reason.at_fault:
+        weaken(Finding(reason.claim, site, evidence=detail, slug=reason.slug))
 
 
 def _finding(reason: TooDeep, site: LiveSite, detail: str) -> Finding:
@@ -221,6 +235,17 @@ _UNROLLED: Final = Slot(str, rolls_back=False)
 def note_unrolled(tx: compat.Tracer, why: str) -> None:
     """Note why a loop is unrolled; the first reason is that of its first iterations."""
     _UNROLLED.put(tx.output, _UNROLLED.of(tx.output) or why)
+
+
+#: The loops that are unrolled since they make few turns.
+_FEW_TURNS: Final[Slot[list[LiveSite]]] = Slot(list, rolls_back=False)
+
+
+def note_few_turns(tx: compat.Tracer, site: LiveSite) -> None:
+    """Note that a loop is unrolled which may be an operator, if that makes too many branches."""
+    found = _FEW_TURNS.of(tx.output)
+    if site not in found:
+        found.append(site)
 
 
 def to_be_widened(tx: compat.Tracer) -> frozenset[LiveSite]:

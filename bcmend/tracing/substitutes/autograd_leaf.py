@@ -114,6 +114,8 @@ def _requires_grad(call: ReplacedCall) -> Answer:
     if wanted == example.requires_grad:
         return tensor
     if tensor.source is not None:
+        if input_leaves.is_kept(call.tx, tensor):
+            raise unequal("a module or a variable of the module keeps the tensor for later calls")
         _have_input_require_gradients(call, tensor, wanted)
         return tensor
     _require_made_on_this_side(call, tensor)

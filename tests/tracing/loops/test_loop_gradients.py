@@ -115,3 +115,37 @@ class _Refined(nn.Module):
 def test_parameters_get_the_gradients_of_every_iteration(backend: str) -> None:
     found = assert_equivalent(_Refined, _inputs, backend=backend, training=True)
     assert found.graphs == 1 and _is_one_operator(found.report)
+
+
+class Solver(nn.Module):
+    """Conjugate gradients, which are left when the residual is small."""
+
+    def forward(self, matrix: Tensor, right: Tensor) -> tuple[Tensor, int]:
+        x, residual = torch.zeros_like(right), right * 1
+        direction, size = residual.clone(), residual @ residual
+        for turn in range(8):
+            turns = turn + 1
+            step = matrix @ direction
+            length = size / (direction @ step)
+            x = x + length * direction
+            residual = residual - length * step
+            following = residual @ residual
+            if torch.sqrt(following) < 1e-2:
+                break
+            direction = residual + following / size * direction
+            size = following
+        return x, turns
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_few_turns_that_would_be_too_many_branches_in_each_other(backend: str) -> None:
+    def calls() -> list[Call]:
+        drawn = torch.Generator().manual_seed(0)
+        found = []
+        for scale in (1.0, 1e-3, 10.0):
+            rows = torch.randn(6, 6, generator=drawn) * 0.3
+            matrix = rows @ rows.t() + torch.eye(6)
+            found.append(call(matrix, scale * torch.randn(6, generator=drawn)))
+        return found
+
+    assert_equivalent(Solver, calls, backend=backend, training=True)
