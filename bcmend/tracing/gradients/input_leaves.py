@@ -21,6 +21,7 @@ from bcmend.dynamo import compat, hooks, plain_python
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import TensorValue, example_of, load_global
+from bcmend.tracing.effects import change_counts
 
 
 def is_untouched(tensor: TensorValue) -> bool:
@@ -38,6 +39,7 @@ def require_gradients(tx: compat.Tracer, tensor: TensorValue) -> None:
     codegen.clear_tos()
     codegen.append_output(compat.create_instruction("POP_TOP"))
     tx.output.pregraph_bytecode.extend(codegen.get_instructions())
+    change_counts.raise_count(example_of(tensor))  # output that shows it shows the flag as well
     example_of(tensor).requires_grad_()
     tensor.requires_grad = True
     _LEAVES.of(tx.output).append(tensor.as_proxy().node)

@@ -146,7 +146,10 @@ def _gradients(call: ReplacedCall) -> Answer:
     require_one_graph(call.tx)
     require_always(call.tx, "computed")
     function = function_of(call.tx, torch.autograd.grad)
-    return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
+    try:
+        return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
+    except TypeError as error:
+        raise unequal("other arguments") from error
 
 
 def _require_made_on_this_side(call: ReplacedCall, tensor: compat.TensorVariable) -> None:

@@ -254,6 +254,90 @@ def test_an_input_is_given_twice() -> None:
     assert (found.eager_differences, found.differences) == ((), ())
 
 
+class ByPlace(_Net):
+    """All arguments by their places, and twice through the same operations."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x, weight = held["x"].requires_grad_(), self.net[0].weight
+        u = self.net(x)
+        first = grad(u, x, torch.ones_like(u), True, True)[0]
+        if first.norm() > 1e3:
+            print("steep")
+        return grad(u, weight, torch.ones_like(u), True, True)[0] + first.mean()
+
+
+def test_all_arguments_are_given_by_place() -> None:
+    assert_equivalent(ByPlace, _held, training=True)
+
+
+class ByName(_Net):
+    """The history of the first argument leads to the second."""
+
+    def forward(self, x: Tensor, scale: Tensor) -> Any:
+        energy = self.net(x).square().sum() * scale
+        if energy > 1e3:
+            print("large")
+        return grad(outputs=energy, inputs=[scale], allow_unused=True)[0]
+
+
+class ByBoth(_Net):
+    def forward(self, x: Tensor, scale: Tensor) -> Any:
+        energy = self.net(x).square().sum() * scale
+        if energy > 1e3:
+            print("large")
+        return grad(energy, [x, scale])
+
+
+class TwiceByName(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        energy = self.net(x).square().sum()
+        return grad(outputs=energy, inputs=x)[0] + grad(outputs=energy, inputs=x)[0]
+
+
+def _scaled(*, first_is_a_leaf: bool) -> list[Call]:
+    calls = []
+    for seed in range(3):
+        scale = torch.tensor(2.0, requires_grad=True)
+        x = _rows(seed=seed)
+        calls.append(call(x.requires_grad_() if first_is_a_leaf and not seed else x * scale, scale))
+    return calls
+
+
+@pytest.mark.parametrize("first_is_a_leaf", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("model", [ByName, ByBoth])
+def test_histories_outside_of_the_graph_are_gone_through(
+    model: Callable[[], Any], backend: str, first_is_a_leaf: bool
+) -> None:
+    """A call that brings such a history is not one for the graph of a call that brought none."""
+
+    def calls() -> list[Call]:
+        return _scaled(first_is_a_leaf=first_is_a_leaf)
+
+    found = compare(model, calls, backend=backend, fullgraph=False, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+def test_what_is_given_by_name_is_gone_through_twice() -> None:
+    found = compare(TwiceByName, _held, fullgraph=False, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+class ShownBefore(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        print("before", x)
+        x.requires_grad_()
+        print("after", x)
+        return grad(self.net(x).sum(), x)[0]
+
+
+def test_output_in_front_of_the_change_shows_none() -> None:
+    found = compare(ShownBefore, _held, fullgraph=False, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
 def test_a_backward_through_what_keeps_nothing() -> None:
     """As docs/deviations.md says: it is an error in eager execution."""
 
