@@ -129,15 +129,23 @@ def _have_input_require_gradients(
     """Change an input in front of the graph.
 
     Raises:
-        Refusal: it was used before, or the change is not made in each such call.
+        Refusal: it was changed before, or the change is not made in each such call.
     """
-    if not wanted or not input_leaves.is_untouched(tensor):
+    if not wanted or not input_leaves.may_become_leaf(tensor):
         raise unequal("the tensor comes from outside the call, where the change can be seen")
     require_its_place(call.tx)
     _require_differentiable(tensor)
     if compat.peek_interpreter_stack() is not None:
         raise unequal("it is changed under a transform of `torch.func`")
+    before = {view: set(view.users) for view in input_leaves.views_of(tensor)}
     input_leaves.require_gradients(call.tx, tensor)
+    if before:
+
+        def require_unused(_: object) -> None:
+            if any(not view.users.keys() <= users for view, users in before.items()):
+                withdraw(call.site, "a view that was taken before is used behind")
+
+        at_the_end(call.tx.output, Phase.CHECK, require_unused)
 
 
 @answers_to("gradients")
