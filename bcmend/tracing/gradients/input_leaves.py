@@ -81,7 +81,7 @@ def require_gradients(tx: compat.Tracer, tensor: TensorValue) -> None:
     codegen.clear_tos()
     codegen.append_output(compat.create_instruction("POP_TOP"))
     tx.output.pregraph_bytecode.extend(codegen.get_instructions())
-    change_counts.raise_count(example_of(tensor))  # output that shows it shows the flag as well
+    change_counts.note(tensor)  # output that shows it shows the flag as well
     example_of(tensor).requires_grad_()
     tensor.requires_grad = True
     _LEAVES.of(tx.output).append(tensor.as_proxy().node)

@@ -30,6 +30,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, function_of
 from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.tracing.effects import sharing
+from bcmend.tracing.effects.operator_runs import is_in_place, run_of, storages_of
 from bcmend.tracing.gradients import inner_gradients, input_leaves
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -271,16 +272,29 @@ def _is_variable(kind: Value) -> bool:
 def _require_by_themselves(nodes: Iterable[Node], leaves: set[Node]) -> set[Node]:
     """Return the nodes whose tensors would require gradients without ``leaves``."""
     found: set[Node] = set()
+    before: list[Node] = []
     for node in nodes:
-        example = node.meta.get("example_value")
-        if not isinstance(example, (torch.Tensor, tuple, list)) or node in leaves:
-            continue
-        if isinstance(example, torch.Tensor) and not example.requires_grad:
-            continue
         is_call = node.op in ("call_function", "call_method")
-        if not is_call or not found.isdisjoint(node.all_input_nodes):
+        requires = not is_call or not found.isdisjoint(node.all_input_nodes)
+        if is_call and requires and is_in_place(node):
+            found.update(_written_by(node, before))
+        before.append(node)
+        if requires and node not in leaves and _may_require(node.meta.get("example_value")):
             found.add(node)
     return found
+
+
+def _may_require(example: Any) -> bool:
+    if isinstance(example, torch.Tensor):
+        return bool(example.requires_grad)
+    return isinstance(example, (tuple, list))
+
+
+def _written_by(node: Node, before: list[Node]) -> list[Node]:
+    """Return the earlier nodes whose memory a node writes to: what it writes has a history."""
+    run = run_of(node)
+    written = set[int]() if run is None else run.storages_written(reshaped=False)
+    return [each for each in before if not written.isdisjoint(storages_of(each))]
 
 
 @hooks.around(

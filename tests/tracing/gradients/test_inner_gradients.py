@@ -406,6 +406,58 @@ def test_what_is_given_by_name_is_gone_through_twice() -> None:
     assert (found.eager_differences, found.differences) == ((), ())
 
 
+class _Other(_Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.other = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+
+
+class OnOneSide(_Other):
+    """The other side leaves the gradients of the input and of the first network at ``None``."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        slope = grad(self.net(x).sum(), x, create_graph=True)[0]
+        out = self.other(x.detach()).sum()
+        if x.sum() > 0:
+            out = out + self.net(slope).sum()
+        return out, slope.detach()
+
+
+class OfRowsOnOneSide(_Other):
+    """The branch gets an input by which the gradients are computed, too."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        energy = self.net(x)
+        rows = (energy > energy.mean() + 0.3).squeeze(1)
+        slope = grad(energy.sum(), x, create_graph=True)[0]
+        out = self.net(x)
+        if rows.any():
+            out = out + self.other(slope * rows[:, None])
+        return out, energy, slope.detach()
+
+
+class Colours(_Other):
+    """Rows of a tensor that is no leaf are filled by one side; its shape is that of a new leaf."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = (held["x"] * 1.0).requires_grad_()
+        distance = self.net(x)
+        normals = grad(distance.sum(), x, create_graph=True)[0]
+        colours = torch.zeros_like(x)[:, :1]
+        rows = (distance < distance.mean()).squeeze(1)
+        if rows.any():
+            colours[rows] = torch.sigmoid(self.other(normals[rows]))
+        return colours, (normals.norm(dim=-1) - 1).square().mean()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("model", [OnOneSide, OfRowsOnOneSide, Colours])
+def test_a_branch_behind_the_gradients(model: Callable[[], Any], backend: str) -> None:
+    assert_equivalent(model, _held, backend=backend, training=True)
+
+
 def test_a_backward_through_what_keeps_nothing() -> None:
     """As docs/deviations.md says: it is an error in eager execution."""
 
