@@ -110,8 +110,9 @@ TABLE: Final[Mapping[str, Substitute]] = {
             " a new leaf in the graph, or behind the graph for a tensor that only leaves it, or in"
             " front of the graph for an argument",
             "for a new leaf: nothing leaves the graph that would not require gradients without it,"
-            " but the tensor itself, of which nothing is computed; for an argument: nothing was"
-            " computed of it before, and no branch is around it",
+            " but the tensor itself, of which nothing is computed; for an argument: it was"
+            " not changed before, views taken before are not used behind, and no branch is around"
+            " it",
             "tests/tracing/substitutes/test_dispatch.py::test_requires_grad",
         ),
         *_rows(

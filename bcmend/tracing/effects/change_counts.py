@@ -64,7 +64,8 @@ def _uncounted(example: torch.Tensor) -> _Uncounted:
     return _Uncounted() if mode is None else _UNCOUNTED.of(mode)
 
 
-def _note(changed: Any) -> None:
+def note(changed: Any) -> None:
+    """Have those that watch a tensor notice a change that has no count of torch's."""
     if isinstance(changed, compat.TensorVariable):
         example = example_of(changed)
         _uncounted(example).noted[storage_of(example)] += 1
@@ -100,7 +101,7 @@ def _note_statistics(call: Call) -> Answer:
     """Note the change of running statistics."""
     named = {name: _known(each) for name, each in call.kwargs.items()}
     for each in _statistics_in(call.function, list(map(_known, call.args)), named):
-        _note(each)
+        note(each)
     return PASS
 
 
@@ -115,7 +116,7 @@ def _note_lists(call: Call) -> Answer:
     for position, name in targets.changed_lists(call.function):
         given = call.args[position : position + 1] or [call.kwargs.get(name)]
         for each in getattr(given[0] and given[0].realize(), "items", ()):
-            _note(each.realize())
+            note(each.realize())
     return PASS
 
 

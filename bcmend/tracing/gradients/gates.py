@@ -111,6 +111,8 @@ def _wanted(
         path = flow.paths.simplified(paths.get(node, 0)) if node.op in _CALLS else 0
         if path <= RESULT or _is_select(node) or flow.is_changed(node):
             continue
+        if node.target is torch.autograd.grad:  # what it is given is what it looks for
+            continue
         for source in node.all_input_nodes:
             is_gated = with_inputs and source.op == "placeholder"
             is_behind = flow.paths.simplified(paths.get(source, 0)) == path and not is_gated

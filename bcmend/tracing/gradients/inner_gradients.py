@@ -4,15 +4,21 @@ Dynamo traces them where ``torch._dynamo.config.trace_autograd_ops`` is set, whi
 call. It gives up where a result of the call was computed by operations that the gradients went
 through and that keep nothing for a second time: a backward through the result raises an error in
 eager execution. Here the operations keep what they have, so that such a backward gives gradients.
+
+It asks for the histories of what is given by place, but not by name, and when it traces the call
+only. So all is given by place here, and an input of the graph whose history may lead to what the
+gradients are computed for is guarded to have none.
 """
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterator
 from typing import Any, Final
 
 import torch
+from torch import nn
 from torch.fx import Node, Proxy
 
 from bcmend.dynamo import compat, handlers
@@ -35,7 +41,7 @@ def _break_at_obstacles(call: Call) -> Answer:
     """
     if capture_mode.in_mended_code(call.tx):
         for node in _behind([*call.args[:1], *call.kwargs.values()]):
-            if is_select(node) or not _is_of_torch(node):
+            if node.op not in _INPUTS and (is_select(node) or not _is_of_torch(node)):
                 handlers.break_graph(
                     "gradients through a branch",
                     str(node.target),
@@ -44,18 +50,24 @@ def _break_at_obstacles(call: Call) -> Answer:
     return PASS
 
 
-def _behind(values: list[Value]) -> Iterator[Node]:
-    """Yield the calls that gradients of values go through."""
+_INPUTS: Final = ("placeholder", "get_attr")
+
+
+def _nodes(values: list[Value]) -> list[Node]:
     leaves = compat.tree_leaves([each.as_proxy() for each in values])
-    waiting = [each.node for each in leaves if isinstance(each, Proxy)]
+    return [each.node for each in leaves if isinstance(each, Proxy)]
+
+
+def _behind(values: list[Value]) -> Iterator[Node]:
+    """Yield the calls and inputs that gradients of values go through."""
+    waiting = _nodes(values)
     seen = set(waiting)
     while waiting:
         node = waiting.pop()
         examples = compat.tree_leaves(node.meta.get("example_value"))
         if not any(isinstance(each, torch.Tensor) and each.requires_grad for each in examples):
             continue
-        if node.op not in ("placeholder", "get_attr"):
-            yield node
+        yield node
         for each in node.all_input_nodes:
             if each not in seen:
                 seen.add(each)
@@ -75,16 +87,69 @@ def _is_of_torch(node: Node) -> bool:
     return module.partition(".")[0] in ("torch", "_operator", "math")
 
 
+_SIGNATURE: Final = inspect.signature(torch.autograd.grad)
+
+#: What Dynamo looks for among the arguments that are given by place.
+_BY_PLACE: Final = ("outputs", "inputs")
+
+
+def _as_torch_checks_them(
+    arguments: list[Value], named: dict[str, Value]
+) -> tuple[list[Value], dict[str, Value]]:
+    """Return arguments, of which Dynamo finds some by their place alone, and others by name.
+
+    Raises:
+        TypeError: the function takes no such arguments.
+    """
+    given = dict(_SIGNATURE.bind(*arguments, **named).arguments)
+    return [given.pop(name).realize() for name in _BY_PLACE], given
+
+
+def _require_no_way_outside(tx: compat.Tracer, by_place: list[Value]) -> None:
+    """Break the graph where a history outside of it may lead to what is differentiated by.
+
+    Where none does now, a call with such a history is traced anew.
+    """
+    outputs, inputs = by_place
+    wanted = {node for node in _nodes([inputs]) if node.op in _INPUTS}
+    if not wanted:
+        return
+    for node in _behind([outputs]):
+        if node.op not in _INPUTS or wanted == {node}:  # nothing is in its own history
+            continue
+        if not node.meta["example_value"].is_leaf:
+            handlers.break_graph(
+                "gradients through a history",
+                node.name,
+                "The history of an input of the graph may lead to another input.",
+            )
+        given = node.meta.get("grapharg")
+        if given is not None and not isinstance(given.example, nn.Parameter):
+            compat.install_guard(compat.Guard(given.source, _IS_LEAF))
+
+
+def _is_leaf(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.is_leaf
+
+
+def _IS_LEAF(builder: compat.GuardBuilderBase, guard: compat.Guard) -> None:
+    assert isinstance(builder, compat.GuardBuilder)
+    code = [f"{guard.name}.is_leaf"]
+    builder.get_guard_manager(guard).add_lambda_guard(_is_leaf, code, guard.user_stack)
+
+
 def computed(
     tx: compat.Tracer, gradients: Any, arguments: list[Value], named: dict[str, Value]
 ) -> Value:
     """Return what ``torch.autograd.grad`` gives, where a graph has the whole call."""
+    by_place, others = _as_torch_checks_them(arguments, named)
+    _require_no_way_outside(tx, by_place)
     output = tx.output
     gone_through = _GONE_THROUGH.of(output)
     output.autograd_grad_consumed_grad_fns = set(gone_through)
     try:
         with compat.dynamo_config.patch(trace_autograd_ops=True):
-            result: Value = gradients.call_function(tx, arguments, named)
+            result: Value = gradients.call_function(tx, by_place, others)
         gone_through |= output.autograd_grad_consumed_grad_fns
     finally:
         output.autograd_grad_consumed_grad_fns = set()

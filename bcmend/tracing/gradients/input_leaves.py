@@ -1,8 +1,9 @@
 """Inputs of a graph that a call has require gradients: ``positions.requires_grad_()``.
 
-Torch takes that for a change which it cannot trace. Where nothing was computed of the input before,
-it is made in front of the graph, for which the input then is one that requires gradients. Guards
-are asked before that, so that each call that finds the input as it was comes to the same graph.
+Torch takes that for a change which it cannot trace. It is made in front of the graph, for which the
+input then is one that requires gradients. What was computed of it before is computed of its
+detached form, and has no history, as in eager execution. Guards are asked before that, so that each
+call that finds the input as it was comes to the same graph.
 
 A call that is made again in plain Python finds it as it was too.
 """
@@ -11,27 +12,68 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from bcmend.dynamo import compat, hooks, plain_python
+from bcmend.dynamo import compat, handlers, hooks, plain_python
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import TensorValue, example_of, load_global
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of, load_global
+from bcmend.tracing.effects import change_counts
+from bcmend.tracing.effects.operator_runs import storage_of, storages_of
+from bcmend.tracing.sites import capture_mode
 
 
-def is_untouched(tensor: TensorValue) -> bool:
-    """Return whether a tensor is an input of the graph that nothing was computed of so far."""
+def may_become_leaf(tensor: TensorValue) -> bool:
+    """Return whether a tensor is an input of the graph which has only been read so far."""
+    node, example = tensor.as_proxy().node, example_of(tensor)
+    if tensor.source is None or node.op != "placeholder" or change_counts.changes(example):
+        return False
+    return not any(map(_is_opaque, node.users))
+
+
+def _is_opaque(user: Node) -> bool:
+    target = user.target
+    return (
+        isinstance(target, compat.HigherOrderOperator) and target is not torch.ops.higher_order.cond
+    )
+
+
+def views_of(tensor: TensorValue) -> list[Node]:
+    """Return the views of an input; in eager execution they require gradients when it does."""
+    memory = storage_of(example_of(tensor))
+    waiting, found = [tensor.as_proxy().node], list[Node]()
+    while waiting:
+        for user in waiting.pop().users:
+            if user.target != "detach" and user not in found and memory in storages_of(user):
+                found.append(user)
+                waiting.append(user)
+    return found
+
+
+def _detach_for(tx: compat.Tracer, tensor: TensorValue) -> None:
+    """Have what was computed of an input be computed of its detached form."""
     node = tensor.as_proxy().node
-    return tensor.source is not None and node.op == "placeholder" and not node.users
+    users = list(node.users)
+    if not users:
+        return
+    first = next(each for each in tx.output.graph.nodes if each.op != "placeholder")
+    with tx.output.graph.inserting_before(first):
+        proxy = tx.output.root_tracer.create_proxy(
+            "call_method", "detach", (tensor.as_proxy(),), {}
+        )
+        compat.wrap_fx_proxy(tx.output.root_tx, proxy)
+    for each in users:
+        each.replace_input_with(node, proxy.node)
 
 
 def require_gradients(tx: compat.Tracer, tensor: TensorValue) -> None:
-    """Have an untouched input require gradients in front of the graph, and for the trace."""
+    """Have an input require gradients in front of the graph, and in what follows of the trace."""
+    _detach_for(tx, tensor)
     codegen = compat.PyCodegen(tx.output.root_tx)
     codegen.add_push_null(lambda: load_global(codegen, _raise_flag))
     codegen(tensor.source)
@@ -39,9 +81,21 @@ def require_gradients(tx: compat.Tracer, tensor: TensorValue) -> None:
     codegen.clear_tos()
     codegen.append_output(compat.create_instruction("POP_TOP"))
     tx.output.pregraph_bytecode.extend(codegen.get_instructions())
+    change_counts.note(tensor)  # output that shows it shows the flag as well
     example_of(tensor).requires_grad_()
     tensor.requires_grad = True
     _LEAVES.of(tx.output).append(tensor.as_proxy().node)
+
+
+@handlers.attribute_read("flags of inputs that may become leaves", place=2)
+def _flag(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Value | None) -> Any:
+    """Have ``requires_grad`` be what it was when it was read, and not be read behind the graph."""
+    found = read(owner)
+    if type(found) is not compat.ConstantVariable or found.source is None:
+        return found
+    value = found.as_python_constant()
+    is_flag = isinstance(value, bool) and isinstance(owner.realize(), compat.TensorVariable)
+    return constant(value) if is_flag and capture_mode.in_mended_code(tx) else found
 
 
 #: Inputs that are to require gradients in front of the graph.

@@ -30,6 +30,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, example_of, function_of
 from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.tracing.effects import sharing
+from bcmend.tracing.effects.operator_runs import is_in_place, run_of, storages_of
 from bcmend.tracing.gradients import inner_gradients, input_leaves
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -131,15 +132,23 @@ def _have_input_require_gradients(
     """Change an input in front of the graph.
 
     Raises:
-        Refusal: it was used before, or the change is not made in each such call.
+        Refusal: it was changed before, or the change is not made in each such call.
     """
-    if not wanted or not input_leaves.is_untouched(tensor):
+    if not wanted or not input_leaves.may_become_leaf(tensor):
         raise unequal("the tensor comes from outside the call, where the change can be seen")
     require_its_place(call.tx)
     _require_differentiable(tensor)
     if compat.peek_interpreter_stack() is not None:
         raise unequal("it is changed under a transform of `torch.func`")
+    before = {view: set(view.users) for view in input_leaves.views_of(tensor)}
     input_leaves.require_gradients(call.tx, tensor)
+    if before:
+
+        def require_unused(_: object) -> None:
+            if any(not view.users.keys() <= users for view, users in before.items()):
+                withdraw(call.site, "a view that was taken before is used behind")
+
+        at_the_end(call.tx.output, Phase.CHECK, require_unused)
 
 
 @answers_to("gradients")
@@ -148,7 +157,10 @@ def _gradients(call: ReplacedCall) -> Answer:
     require_one_graph(call.tx)
     require_always(call.tx, "computed")
     function = function_of(call.tx, torch.autograd.grad)
-    return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
+    try:
+        return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
+    except TypeError as error:
+        raise unequal("other arguments") from error
 
 
 def _require_made_on_this_side(call: ReplacedCall, tensor: compat.TensorVariable) -> None:
@@ -262,16 +274,29 @@ def _is_variable(kind: Value) -> bool:
 def _require_by_themselves(nodes: Iterable[Node], leaves: set[Node]) -> set[Node]:
     """Return the nodes whose tensors would require gradients without ``leaves``."""
     found: set[Node] = set()
+    before: list[Node] = []
     for node in nodes:
-        example = node.meta.get("example_value")
-        if not isinstance(example, (torch.Tensor, tuple, list)) or node in leaves:
-            continue
-        if isinstance(example, torch.Tensor) and not example.requires_grad:
-            continue
         is_call = node.op in ("call_function", "call_method")
-        if not is_call or not found.isdisjoint(node.all_input_nodes):
+        requires = not is_call or not found.isdisjoint(node.all_input_nodes)
+        if is_call and requires and is_in_place(node):
+            found.update(_written_by(node, before))
+        before.append(node)
+        if requires and node not in leaves and _may_require(node.meta.get("example_value")):
             found.add(node)
     return found
+
+
+def _may_require(example: Any) -> bool:
+    if isinstance(example, torch.Tensor):
+        return bool(example.requires_grad)
+    return isinstance(example, (tuple, list))
+
+
+def _written_by(node: Node, before: list[Node]) -> list[Node]:
+    """Return the earlier nodes whose memory a node writes to: what it writes has a history."""
+    run = run_of(node)
+    written = set[int]() if run is None else run.storages_written(reshaped=False)
+    return [each for each in before if not written.isdisjoint(storages_of(each))]
 
 
 @hooks.around(

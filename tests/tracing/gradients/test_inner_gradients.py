@@ -230,18 +230,100 @@ def test_guards_are_asked_before_an_input_is_changed() -> None:
     assert (found.eager_differences, found.differences) == ((), ())
 
 
-class UsedBefore(_Net):
+class CheckedBefore(_Net):
+    """What is computed before the change has no history, and no gradient goes through it."""
+
     def forward(self, held: dict[str, Tensor]) -> Any:
         x = held["x"]
-        doubled = x * 2
+        if torch.isnan(x).any():
+            raise ValueError(f"not a number in {x}")
+        near, origin = (torch.cdist(x, x) < 3.0).nonzero(as_tuple=True)
+        doubled, energy = x * 2, self.net(x)
         x.requires_grad_()
-        if doubled.sum() > 0:
+        both = self.net(x[near] - x[origin]).sum() * doubled.sum() + energy.sum()
+        return doubled, energy, grad(both, x, create_graph=True)[0]
+
+
+class BranchesBefore(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        first = x[:2]
+        if x.mean() > 0:
+            scale = torch.linalg.inv(x.t() @ x + torch.eye(3)).sum()
+        else:
+            scale = first.sum()
+        x.requires_grad_()
+        return grad(self.net(x).sum() * scale, x, create_graph=True)[0]
+
+
+class ShownBefore(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        print("before", x, x.requires_grad, x.mean().item())
+        x.requires_grad_()
+        print("after", x, x.requires_grad)
+        return grad(self.net(x).sum(), x)[0]
+
+
+class FlagBefore(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        self.was = x.requires_grad
+        states = [getattr(x, "requires_grad"), x.is_leaf]  # noqa: B009
+        x.requires_grad_()
+        slope = grad(self.net(x).sum(), x)[0]
+        if slope.norm() > 1e3:
+            print("steep")
+        return slope, states, x.requires_grad
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("model", [CheckedBefore, BranchesBefore, ShownBefore, FlagBefore])
+def test_an_input_was_read_before(model: Callable[[], Any], backend: str) -> None:
+    assert_equivalent(model, _held, backend=backend, training=True)
+
+
+class WrittenBefore(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        x.mul_(2)
+        x.requires_grad_()
+        if x.sum() > 0:
             print("positive")
-        return doubled, grad((self.net(x) * doubled).sum(), x, create_graph=True)[0]
+        return grad(self.net(x).sum(), x)[0]
 
 
-def test_an_input_that_was_used_before_is_left_to_torch() -> None:
-    found = compare(UsedBefore, _held, fullgraph=False, training=True)
+class ViewWritten(_Net):
+    """An error: the view is one of a leaf."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        first = x[:2]
+        x.requires_grad_()
+        if x.sum() > 0:
+            print("positive")
+        first.mul_(2)
+        return grad(self.net(x).sum(), x)[0]
+
+
+class ViewReturned(_Net):
+    """The view requires gradients as well, and is no part of what the gradients go through."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        first = x[:2]
+        x.requires_grad_()
+        if x.sum() > 0:
+            print("positive")
+        return first, grad(self.net(x).sum() * first.sum(), x)[0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("model", [WrittenBefore, ViewWritten, ViewReturned])
+def test_an_input_that_is_written_or_seen_is_left_to_torch(
+    model: Callable[[], Any], backend: str
+) -> None:
+    found = compare(model, _held, backend=backend, fullgraph=False, training=True)
     assert (found.eager_differences, found.differences) == ((), ())
 
 
@@ -252,6 +334,128 @@ def test_an_input_is_given_twice() -> None:
 
     found = compare(Forces, calls, training=True)
     assert (found.eager_differences, found.differences) == ((), ())
+
+
+class ByPlace(_Net):
+    """All arguments by their places, and twice through the same operations."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x, weight = held["x"].requires_grad_(), self.net[0].weight
+        u = self.net(x)
+        first = grad(u, x, torch.ones_like(u), True, True)[0]
+        if first.norm() > 1e3:
+            print("steep")
+        return grad(u, weight, torch.ones_like(u), True, True)[0] + first.mean()
+
+
+def test_all_arguments_are_given_by_place() -> None:
+    assert_equivalent(ByPlace, _held, training=True)
+
+
+class ByName(_Net):
+    """The history of the first argument leads to the second."""
+
+    def forward(self, x: Tensor, scale: Tensor) -> Any:
+        energy = self.net(x).square().sum() * scale
+        if energy > 1e3:
+            print("large")
+        return grad(outputs=energy, inputs=[scale], allow_unused=True)[0]
+
+
+class ByBoth(_Net):
+    def forward(self, x: Tensor, scale: Tensor) -> Any:
+        energy = self.net(x).square().sum() * scale
+        if energy > 1e3:
+            print("large")
+        return grad(energy, [x, scale])
+
+
+class TwiceByName(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        energy = self.net(x).square().sum()
+        return grad(outputs=energy, inputs=x)[0] + grad(outputs=energy, inputs=x)[0]
+
+
+def _scaled(*, first_is_a_leaf: bool) -> list[Call]:
+    calls = []
+    for seed in range(3):
+        scale = torch.tensor(2.0, requires_grad=True)
+        x = _rows(seed=seed)
+        calls.append(call(x.requires_grad_() if first_is_a_leaf and not seed else x * scale, scale))
+    return calls
+
+
+@pytest.mark.parametrize("first_is_a_leaf", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("model", [ByName, ByBoth])
+def test_histories_outside_of_the_graph_are_gone_through(
+    model: Callable[[], Any], backend: str, first_is_a_leaf: bool
+) -> None:
+    """A call that brings such a history is not one for the graph of a call that brought none."""
+
+    def calls() -> list[Call]:
+        return _scaled(first_is_a_leaf=first_is_a_leaf)
+
+    found = compare(model, calls, backend=backend, fullgraph=False, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+def test_what_is_given_by_name_is_gone_through_twice() -> None:
+    found = compare(TwiceByName, _held, fullgraph=False, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
+
+
+class _Other(_Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.other = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+
+
+class OnOneSide(_Other):
+    """The other side leaves the gradients of the input and of the first network at ``None``."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        slope = grad(self.net(x).sum(), x, create_graph=True)[0]
+        out = self.other(x.detach()).sum()
+        if x.sum() > 0:
+            out = out + self.net(slope).sum()
+        return out, slope.detach()
+
+
+class OfRowsOnOneSide(_Other):
+    """The branch gets an input by which the gradients are computed, too."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        energy = self.net(x)
+        rows = (energy > energy.mean() + 0.3).squeeze(1)
+        slope = grad(energy.sum(), x, create_graph=True)[0]
+        out = self.net(x)
+        if rows.any():
+            out = out + self.other(slope * rows[:, None])
+        return out, energy, slope.detach()
+
+
+class Colours(_Other):
+    """Rows of a tensor that is no leaf are filled by one side; its shape is that of a new leaf."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = (held["x"] * 1.0).requires_grad_()
+        distance = self.net(x)
+        normals = grad(distance.sum(), x, create_graph=True)[0]
+        colours = torch.zeros_like(x)[:, :1]
+        rows = (distance < distance.mean()).squeeze(1)
+        if rows.any():
+            colours[rows] = torch.sigmoid(self.other(normals[rows]))
+        return colours, (normals.norm(dim=-1) - 1).square().mean()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("model", [OnOneSide, OfRowsOnOneSide, Colours])
+def test_a_branch_behind_the_gradients(model: Callable[[], Any], backend: str) -> None:
+    assert_equivalent(model, _held, backend=backend, training=True)
 
 
 def test_a_backward_through_what_keeps_nothing() -> None:

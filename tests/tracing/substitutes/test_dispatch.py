@@ -270,9 +270,10 @@ def test_the_flag_of_an_argument_is_kept_or_changed_in_front_of_the_graph() -> N
         assert given.requires_grad
 
 
-def test_an_argument_that_was_used_is_left_alone() -> None:
+def test_an_argument_that_was_changed_is_left_alone() -> None:
     def program(x: Tensor) -> Tensor:
         y = x + 1
+        x.mul_(2)
         x.requires_grad = True
         return x * y
 
