@@ -220,6 +220,7 @@ def vectors() -> list[Arguments]:
 
 @program(
     "gradients inside of a graph",
+    "flags of inputs that may become leaves",
     "inputs that become leaves",
     inputs=vectors,
     backend="aot_eager",
@@ -227,8 +228,8 @@ def vectors() -> list[Arguments]:
 )
 def gradients_of_an_argument() -> Function:
     def program(held: dict[str, Tensor]) -> Any:
-        x = held["x"].requires_grad_()
+        was, x = held["x"].requires_grad, held["x"].requires_grad_()
         (slope,) = torch.autograd.grad(x.pow(3).sum(), x, create_graph=True)
-        return slope * 2 if slope.detach().sum() > 4 else slope - 1
+        return (slope * 2 if slope.detach().sum() > 4 else slope - 1), was
 
     return program
