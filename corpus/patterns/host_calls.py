@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 
 from corpus.patterns.pattern import (
+    AHEAD,
     CALL,
     COND,
     OUTPUT,
@@ -263,8 +264,12 @@ def layer_drop_by_a_number_of_python() -> Any:
 
 @pattern(
     signs,
-    UNEQUAL,
-    because="Eager execution draws only where the branch is taken; nothing may be drawn before it.",
+    AHEAD,
+    CALL,
+    graphs=2,
+    recompiles=1,
+    training_outcome=(UNEQUAL,),
+    because="What gradients flow through is not computed in front of the graph, where the draw is.",
 )
 def a_number_of_python_in_one_arm() -> Program:
     def program(x: Tensor) -> Tensor:

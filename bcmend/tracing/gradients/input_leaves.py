@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from bcmend.bytecode import emit
 from bcmend.dynamo import compat, handlers, hooks, plain_python
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
@@ -79,7 +80,7 @@ def require_gradients(tx: compat.Tracer, tensor: TensorValue) -> None:
     codegen(tensor.source)
     codegen.call_function(1, False)
     codegen.clear_tos()
-    codegen.append_output(compat.create_instruction("POP_TOP"))
+    codegen.append_output(compat.create_instruction(emit.pop_top.op))
     tx.output.pregraph_bytecode.extend(codegen.get_instructions())
     change_counts.note(tensor)  # output that shows it shows the flag as well
     example_of(tensor).requires_grad_()
