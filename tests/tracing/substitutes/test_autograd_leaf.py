@@ -77,9 +77,9 @@ def test_requires_grad_as_it_is_already_is_nothing(wanted: bool) -> None:
     assert during_trace(body, X.clone().requires_grad_(wanted))
 
 
-def test_requires_grad_of_an_argument_that_was_used_is_refused() -> None:
+def test_requires_grad_of_an_argument_that_was_changed_is_refused() -> None:
     def body(tx: Any, x: Any) -> str:
-        x.call_method(tx, "add", [constant(1)], {})
+        x.call_method(tx, "add_", [constant(1)], {})
         return _detail(_require, tx, x)
 
     assert "from outside the call" in during_trace(body, X)
