@@ -28,25 +28,23 @@ _WHOLE: Final = (int, round, math.floor, math.ceil, math.trunc)
     place=1,
 )
 def _call_function(inner: Any, self: Any, fn: Value, args: Any, kwargs: Any) -> None:
-    found = _of_drawn(self, fn.realize(), args[0].realize()) if _is_one(args, kwargs) else None
+    is_one = len(args) == 1 and not kwargs
+    found = _of_drawn(self, fn.realize(), args[0]) if is_one else None
     if found is None:
         inner(self, fn, args, kwargs)
     else:
         self.push(found)
 
 
-def _is_one(args: Any, kwargs: Any) -> bool:
-    return len(args) == 1 and not kwargs
-
-
 def _of_drawn(tx: compat.Tracer, called: Value, value: Value) -> Value | None:
-    if not isinstance(value, compat.SymNodeVariable):
-        return None
-    if not (isinstance(value.sym_num, torch.SymFloat) and is_unbacked(value)):
-        return None
     held = (object_behind(called, holder) for holder in ("fn", "value"))
     function = next((each for each in held if any(each is one for one in _WHOLE)), None)
     if function is None or not capture_mode.in_mended_code(tx):
+        return None
+    value = value.realize()
+    if not isinstance(value, compat.SymNodeVariable):
+        return None
+    if not (isinstance(value.sym_num, torch.SymFloat) and is_unbacked(value)):
         return None
     site = site_table.number_being_traced(tx, function.__name__)
     if site is None:

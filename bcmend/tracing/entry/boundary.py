@@ -304,10 +304,11 @@ def _compiled(
         random_draws.forget()
         input_leaves.forget()
         numbers = ahead.given(state, body, arguments)
-        outer = host_draws.enter(body, (*arguments, buffer, numbers))
+        given = (*arguments, buffer, numbers)
+        outer = host_draws.enter(body, given)
         compat.set_eval_frame(capture.of_bodies(callback))
         try:
-            result = body(*arguments, buffer, numbers)
+            result = body(*given)
             compat.set_eval_frame(None)  # which would look at each frame behind the body
             _note_captured(state, clean)
             return codec.decoded(result) if state.has_choices else result

@@ -312,12 +312,14 @@ def _claim_bounds(tx: compat.Tracer, tensor: TensorValue, key: Value) -> None:
     Inductor compiles the backward of a slice, and of what is computed of it, only where it knows
     that. A bound that is meant to count from the end, as in ``x[:-n]``, is left as it is.
     """
-    if not (torch.is_grad_enabled() and (has_gradient(tensor.as_proxy().node) or _trains(tx))):
+    if not torch.is_grad_enabled():
         return
     slices = [each for each in items_of(key) if isinstance(each, compat.SliceVariable)]
     bounds = [bound.realize() for each in slices for bound in each.items]
     numbers = [each.sym_num for each in bounds if is_symbolic_int(each) and is_unbacked(each)]
-    size_questions.claim(tx, *(each >= 0 for each in numbers if _is_sum(each)))
+    sums = list(filter(_is_sum, numbers))
+    if sums and (has_gradient(tensor.as_proxy().node) or _trains(tx)):
+        size_questions.claim(tx, *(each >= 0 for each in sums))
 
 
 def _is_sum(number: torch.SymInt) -> bool:

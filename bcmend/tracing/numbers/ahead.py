@@ -29,7 +29,6 @@ from bcmend.dynamo.models import containers, graph_inputs
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
-from bcmend.knowledge.static_lookup import captured
 from bcmend.names import NUMBERS
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.numbers import size_questions
@@ -60,12 +59,10 @@ def given(
     if not state.slices:
         return ()
     joined, names = _joined(state, body)
-    local = dict(zip(names, arguments, strict=False))
-    if body.__closure__:
-        local.update(captured(body))
+    scope = Scope.of_call(names, body, arguments)
     found: list[Any] = []
-    local[NUMBERS] = found  # a later slice may go on from the numbers of an earlier one
-    _run(joined, Scope(local, body.__globals__), found)
+    scope.local[NUMBERS] = found  # a later slice may go on from the numbers of an earlier one
+    _run(joined, scope, found)
     return tuple(found)
 
 
@@ -186,8 +183,8 @@ def _size_of(tx: compat.Tracer, node: Node, dimension: int) -> ProgramSlice:
     Raises:
         Refusal: it cannot be computed in front of the graph.
     """
-    arguments = node.args if node.kwargs or len(node.args) != 1 else node.args * 2
-    given = arguments[1] if len(arguments) > 1 else None
+    is_alone = len(node.args) == 1 and not node.kwargs  # the counts, of which an index is made
+    given = node.args[0] if is_alone else next(iter(node.args[1:]), None)
     if isinstance(given, Node) and isinstance(example := given.meta["example_value"], torch.Tensor):
         if node.target in (torch.repeat_interleave, "repeat_interleave") and _are_counts(example):
             return slice_behind(tx, given).sum()

@@ -22,12 +22,11 @@ from bcmend.dynamo import compat, frames
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.knowledge.interruptions import is_interruption
-from bcmend.knowledge.static_lookup import captured
 from bcmend.names import DRAWN
 from bcmend.tracing.deopt.side_exits import SideExit
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.programs.program_slices import Input, ProgramSlice
-from bcmend.tracing.programs.straight_code import Joined
+from bcmend.tracing.programs.straight_code import Joined, Scope
 
 
 def given_by(place: int) -> Input:
@@ -59,8 +58,8 @@ def leave(outer: Any) -> None:
     _CALL.variables = outer
 
 
-def _variables(drawn: dict[int, torch.Tensor]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the locals, with what was drawn, and the globals of the call.
+def _variables(drawn: dict[int, torch.Tensor]) -> Scope:
+    """Return the variables of the call, with what was drawn.
 
     Raises:
         NotComputed: no boundary makes the call.
@@ -68,11 +67,9 @@ def _variables(drawn: dict[int, torch.Tensor]) -> tuple[dict[str, Any], dict[str
     if _CALL.variables is None:
         raise NotComputed
     body, arguments = _CALL.variables
-    found = dict(zip(frames.arguments_of(body.__code__), arguments, strict=False))
-    if body.__closure__:
-        found.update(captured(body))
-    found[DRAWN] = drawn
-    return found, body.__globals__
+    scope = Scope.of_call(frames.arguments_of(body.__code__), body, arguments)
+    scope.local[DRAWN] = drawn
+    return scope
 
 
 class Later:
@@ -89,9 +86,9 @@ class Later:
         Raises:
             NotComputed: an operation fails.
         """
-        found: list[Any] = []
+        scope, found = _variables(drawn), list[Any]()
         with torch.no_grad():
-            self._joined.numbers(*_variables(drawn), found)
+            self._joined.numbers(scope.local, scope.space, found)
         if found[0] is None:
             raise NotComputed
         return found[0]

@@ -10,11 +10,12 @@ import builtins
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 import torch
 
+from bcmend.knowledge.static_lookup import captured
 from bcmend.tracing.programs.program_slices import Operation, ProgramSlice, Step, name_of
 
 
@@ -144,6 +145,14 @@ class Scope:
 
     def __init__(self, local: dict[str, Any], space: dict[str, Any]) -> None:
         self.local, self.space = local, space
+
+    @classmethod
+    def of_call(cls, names: Sequence[str], body: FunctionType, arguments: Sequence[Any]) -> Scope:
+        """Return the variables with which a call of a function begins."""
+        local = dict(zip(names, arguments, strict=False))
+        if body.__closure__:
+            local.update(captured(body))
+        return cls(local, body.__globals__)
 
     def value(self, expression: str) -> Any:
         """Evaluate what Dynamo calls a value."""

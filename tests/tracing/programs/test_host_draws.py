@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -21,12 +21,7 @@ from tests.equivalence import assert_equivalent, call
 Program = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def _nothing_stays() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 _STATES = (random.getstate, numpy.random.get_state, torch.get_rng_state)
