@@ -27,6 +27,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
 from bcmend.tracing.gradients.arm_selects import is_select
 from bcmend.tracing.sites import capture_mode
+from bcmend.tracing.sites.refusal import Refusal
 
 #: Of a trace: what keeps nothing for a second time in eager execution.
 _GONE_THROUGH: Final[Slot[set[Any]]] = Slot(set, rolls_back=False)
@@ -99,9 +100,12 @@ def _as_torch_checks_them(
     """Return arguments, of which Dynamo finds some by their place alone, and others by name.
 
     Raises:
-        TypeError: the function takes no such arguments.
+        Refusal: the function takes no such arguments.
     """
-    given = dict(_SIGNATURE.bind(*arguments, **named).arguments)
+    try:
+        given = dict(_SIGNATURE.bind(*arguments, **named).arguments)
+    except TypeError as error:
+        raise Refusal("no-equal-substitute", "other arguments") from error
     return [given.pop(name).realize() for name in _BY_PLACE], given
 
 

@@ -157,10 +157,7 @@ def _gradients(call: ReplacedCall) -> Answer:
     require_one_graph(call.tx)
     require_always(call.tx, "computed")
     function = function_of(call.tx, torch.autograd.grad)
-    try:
-        return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
-    except TypeError as error:
-        raise unequal("other arguments") from error
+    return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
 
 
 def _require_made_on_this_side(call: ReplacedCall, tensor: compat.TensorVariable) -> None:
