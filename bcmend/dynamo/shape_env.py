@@ -8,6 +8,7 @@ run whatever its condition.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,6 +31,13 @@ _REMEMBERED: Final[tuple[Any, ...]] = (
 
 #: The comparisons of symbols that hold at the present place of the trace.
 FACTS: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
+
+
+def allow_unbacked(environment: Any) -> None:
+    """Let operations give numbers and tensors of sizes that depend on what tensors hold."""
+    environment.settings = dataclasses.replace(
+        environment.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
+    )
 
 
 @contextmanager

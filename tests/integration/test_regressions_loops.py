@@ -177,17 +177,35 @@ def test_a_loop_of_expensive_iterations_with_many_exits(training: bool) -> None:
     assert_equivalent(_Contracting, _both, training=training)
 
 
-def test_a_loop_is_left_unchanged_where_a_derivative_of_many_exits_may_be_infinite() -> None:
-    found = assert_equivalent(
-        lambda: _Contracting(by_its_norm=True),
-        _both,
-        fullgraph=False,
-        graphs=None,
-        recompiles=None,
-        training=True,
-    )
+def _to_nothing() -> list[Any]:
+    return [*_both(), call(torch.zeros(3)), call(SMALL.clone())]
 
-    assert "too-deep" in _slugs(found)
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_turn_that_was_not_made_would_divide_by_zero(backend: str, fullgraph: bool) -> None:
+    def make() -> Any:
+        model = _Contracting(by_its_norm=True)
+        with torch.no_grad():
+            model.layer.bias.zero_()
+        return model
+
+    assert_equivalent(make, _to_nothing, backend=backend, training=True, fullgraph=fullgraph)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_loop_that_a_tensor_ends_is_trained(fullgraph: bool) -> None:
+    class Shrinking(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            while x.norm() > 1:
+                x = self.layer(x) * 0.5
+            return x
+
+    assert_equivalent(Shrinking, _both, backend="inductor", training=True, fullgraph=fullgraph)
 
 
 def _view_changed(x: Tensor, mean: Tensor) -> Tensor:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Graph, Node, Proxy
+from torch.fx import Graph, GraphModule, Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph, shape_env
+from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import TensorValue, example_of
 from bcmend.tracing.backends import uncompiled_sides
 from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
@@ -97,12 +99,21 @@ def write_while(
         every: Any = compat.wrap_fx_proxy(tx, proxy)
     results: list[TensorValue] = list(every.items)[: len(start)]
     if body.gradients:
+        at_the_end_of_a_graph(tx.output, Phase.EDIT, partial(_let_backward_count, tx.output))
         for at in range(1, len(results)):
             after = results[at]
             if requires_grad(after.as_proxy()) and not requires_grad(operands[at]):
                 after = fx_graph.method(tx, "detach", after)  # no iteration gave it a gradient
             results[at] = _unless_no_iteration(tx, first, start[at], after, ends.stays_if)
     return results
+
+
+def _let_backward_count(output: compat.OutputGraph, module: GraphModule) -> None:
+    """Let torch's backward of the operator take the number of an iteration out of a tensor.
+
+    Where one graph is asked for, torch lets every graph do that.
+    """
+    shape_env.allow_unbacked(output.shape_env)
 
 
 def _with_gradients(

@@ -11,7 +11,6 @@ happens is traced again with breaks in their place.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
@@ -69,9 +68,7 @@ def _begin(tx: compat.Tracer) -> None:
     size_questions.begin_answering(environment)
     asked_for = bool(tx.one_graph)
     if not asked_for:
-        environment.settings = dataclasses.replace(
-            environment.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
-        )
+        shape_env.allow_unbacked(environment)
         body_states.state_of(code).takes_numbers = True
 
     def leave() -> NoReturn:
