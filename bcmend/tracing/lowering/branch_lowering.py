@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.names import SPLIT
 from bcmend.tracing.deopt import undo_log
-from bcmend.tracing.effects import sharing, watches
+from bcmend.tracing.effects import sharing
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import arm_selects
 from bcmend.tracing.lowering import (
@@ -106,6 +107,7 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
     choice, tensors = choose(tx, branch.site, branch.arms, merger.pairs, returns=branch.returns)
     by_cond = choice.how is Operator.COND
     views = one_memory.views_among(merger.pairs, by_cond=by_cond)
+    nodes_before = frozenset(tx.output.graph.nodes)
     with arm_selects.under(tx, branch.site.policy.untaken_gradients):
         merged = _write_lowering(tx, branch, choice.how, merger.pairs, tensors, transaction, views)
     how = choice.how.value
@@ -114,7 +116,7 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
     if not (by_cond or merger.pairs or tensors):
         how = "nothing to merge"
         deciding_draws.keep(tx, branch.predicate)
-    _watch_aliases(tx, branch, merger.pairs, merged)
+    _watch_aliases(tx, branch, merger.pairs, merged, nodes_before)
     unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=by_cond)
     shares = branch.site.shares(branch.form)
     shared_results.watch(tx, unlike, merger.pairs, merged, shares)
@@ -278,7 +280,11 @@ def _adopt_record(
 
 
 def _watch_aliases(
-    tx: compat.Tracer, branch: TracedBranch, pairs: Sequence[Pair], merged: Sequence[Value]
+    tx: compat.Tracer,
+    branch: TracedBranch,
+    pairs: Sequence[Pair],
+    merged: Sequence[Value],
+    nodes_before: Collection[Node],
 ) -> None:
     """Watch for later in-place changes of merged tensors that in eager are older tensors."""
     is_older = Finding(Claim.NEW, branch.site, branch.form)
@@ -286,10 +292,12 @@ def _watch_aliases(
         for value, arm in zip(pair.sides, branch.arms, strict=True):
             if value is None or pair.is_number:
                 continue
-            for outer in _outer_tensors_of(tx, value, arm):
-                assert isinstance(result, compat.TensorVariable)
-                watches.add(tx, example_of(result), is_older)
-                watches.add(tx, outer, is_older)
+            older = list(_outer_tensors_of(tx, value, arm))
+            if not older:
+                continue
+            assert isinstance(result, compat.TensorVariable)
+            shared_results.watch_older(tx, example_of(result), older, is_older, nodes_before)
+            for outer in older:
                 if storage_of(outer) != storage_of(example_of(result)):
                     sharing.relate(tx, example_of(result), outer)
 

@@ -6,22 +6,26 @@ graph: who has both could then change one, or compare them. Else the form of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
 
 import torch
+from torch.fx import Node
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, Value, example_of, object_behind
 from bcmend.names import BUFFER, NUMBERS
 from bcmend.tracing.effects import sharing, watches
-from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.effects.change_counts import changes
+from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
+from bcmend.tracing.merging import in_place, one_memory
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.one_memory import View, views_among
 from bcmend.tracing.output.outlet import OUTLET
 from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.speculation.arms import ArmTrace
 
 #: What is said where both leave.
@@ -127,6 +131,63 @@ def relate(
             watches.add_question(tx, do_leave, watches.as_of(finding, LEAVE_TOGETHER))
 
 
+def watch_older(
+    tx: compat.Tracer,
+    result: torch.Tensor,
+    older: Sequence[torch.Tensor],
+    finding: Finding,
+    nodes_before: Collection[Node],
+) -> None:
+    """Watch a result that is one of ``older`` tensors on a side, and is separate in the graph.
+
+    They must not change later. The result may if no one has the older ones any more: what eager
+    execution would write to their memory is read by the name of the result alone. Eager execution
+    writes to no tensor that overlaps itself, and autograd not to every view.
+    ``nodes_before`` are the nodes in front of the branch.
+    """
+    for each in older:
+        watches.add(tx, each, finding)
+    if nesting_limits.is_in_an_arm(tx) or not all(
+        map(compat.is_non_overlapping_and_dense_or_false, older)
+    ):
+        watches.add(tx, result, finding)
+        return
+    before, nodes = changes(result), frozenset(tx.output.graph.nodes)
+    memory = {storage_of(each) for one in older for each in (one, *sharing.related_to(tx, one))} - {
+        storage_of(result)
+    }
+
+    def is_seen() -> bool:
+        if changes(result) == before:
+            return False
+        fails = result.requires_grad and not all(map(one_memory.may_be_changed, older))
+        return fails or _is_had(tx, memory, nodes, nodes_before)
+
+    watches.add_question(tx, is_seen, watches.as_of(finding, "its memory is written"))
+
+
+def _is_had(
+    tx: compat.Tracer, memory: set[int], seen: Collection[Node], before: Collection[Node]
+) -> bool:
+    """Return whether memory outlives the graph, or is read behind the nodes ``seen``.
+
+    Also by the backward of what leaves the graph, where a node in front of the branch has kept it.
+    """
+    nodes = list(tx.output.graph.nodes)
+    outer = [node for node in nodes if node.op in ("placeholder", "get_attr")]
+    later = (each for node in nodes if node not in seen for each in node.all_input_nodes)
+    if any(not memory.isdisjoint(storages_of(node)) for node in (*outer, *later)):
+        return True
+    left = [*_leaving(tx), *(each for node in outer for each in tensors_of(node))]
+    if not memory.isdisjoint(map(storage_of, left)) or in_place.operator_given(before, memory):
+        return True
+    earlier = in_place.functions_behind(
+        each.grad_fn for node in before for each in tensors_of(node)
+    )
+    kept = in_place.saved_by(earlier & in_place.functions_behind(each.grad_fn for each in left))
+    return any(saved is None or storage_of(saved) in memory for saved in kept)
+
+
 def note_objects(
     tx: compat.Tracer,
     pairs: Sequence[Pair],
@@ -173,11 +234,15 @@ def _example(value: Value) -> torch.Tensor:
 
 def leaving(tx: compat.Tracer) -> set[int]:
     """Return the storages of tensors that the frame hands out when it ends."""
-    found: set[int] = set()
+    return set(map(storage_of, _leaving(tx)))
+
+
+def _leaving(tx: compat.Tracer) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
 
     def note(variable: Value) -> None:
         if isinstance(variable, compat.TensorVariable):
-            found.add(storage_of(example_of(variable)))
+            found.append(example_of(variable))
 
     effects = tx.output.side_effects
     compat.VariableTracker.visit(note, list(_handed_out(tx)), side_effects=effects)

@@ -8,7 +8,7 @@ tensors of the main trace, so that these have the history of gradients that the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.deopt import kept_for_backward
 from bcmend.tracing.effects import change_counts, memory_form
 from bcmend.tracing.effects.hazards import Hazards
-from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
+from bcmend.tracing.effects.operator_runs import storage_of, storages_of, target_name, tensors_of
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.shared_memory import (
     enter_as_views,
@@ -260,12 +260,11 @@ def _require_not_saved(
     starts = [
         entry.history for arm in arms for entry in arm.entries.values() if entry.example is example
     ]
-    for node in tx.output.graph.nodes:
-        is_opaque = isinstance(node.target, compat.HigherOrderOperator)
-        if is_opaque and any(storage in storages_of(each) for each in node.all_input_nodes):
-            raise Refusal(
-                "arm-effects", f"{node.target.__name__} may keep a tensor that is changed in place"
-            )
+    nodes = tx.output.graph.nodes
+    operator = operator_given(nodes, {storage})
+    if operator:
+        raise Refusal("arm-effects", f"{operator} may keep a tensor that is changed in place")
+    for node in nodes:
         starts += [tensor.grad_fn for tensor in tensors_of(node) if storage_of(tensor) != storage]
     for saved in saved_for_backward(starts):
         if saved is None or storage_of(saved) == storage:
@@ -274,22 +273,42 @@ def _require_not_saved(
             )
 
 
+def operator_given(nodes: Iterable[Node], memory: Collection[int]) -> str:
+    """Return the first operator with graphs of its own that is given such memory, or nothing."""
+    for node in nodes:
+        is_opaque = isinstance(node.target, compat.HigherOrderOperator)
+        given = {storage for each in node.all_input_nodes for storage in storages_of(each)}
+        if is_opaque and not given.isdisjoint(memory):
+            return target_name(node)
+    return ""
+
+
 def saved_for_backward(starts: Iterable[Any]) -> Iterator[torch.Tensor | None]:
     """Yield the tensors that the backward of ``starts`` reads; ``None`` for one that is not known.
 
     One that was changed in place since is yielded too, as it is now.
     """
+    return saved_by(functions_behind(starts))
+
+
+def functions_behind(starts: Iterable[Any]) -> set[Any]:
+    """Return the functions of autograd that ``starts`` lead to, and those themselves."""
     waiting = [start for start in starts if start is not None]
     seen = set()
     while waiting:
         function = waiting.pop()
-        if function in seen:
-            continue
-        seen.add(function)
+        if function not in seen:
+            seen.add(function)
+            waiting += [each for each, _ in function.next_functions if each is not None]
+    return seen
+
+
+def saved_by(functions: Iterable[Any]) -> Iterator[torch.Tensor | None]:
+    """Yield what functions of autograd have saved, as ``saved_for_backward`` does."""
+    for function in functions:
         for name in dir(function):
             if name.startswith("_saved_") or name == "saved_tensors":
                 yield from _saved_under(function, name)
-        waiting += [following for following, _ in function.next_functions if following is not None]
 
 
 def _saved_under(function: Any, name: str) -> Iterator[torch.Tensor | None]:

@@ -115,10 +115,11 @@ def _view_of(base: int, one: torch.Tensor, other: torch.Tensor) -> View | None:
 def _is_of_one_history(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether autograd takes two tensors for views of one."""
     bases = [each if each._base is None else each._base for each in (one, other)]
-    return other.requires_grad and bases[0] is bases[1] and all(map(_may_be_changed, (one, other)))
+    return other.requires_grad and bases[0] is bases[1] and all(map(may_be_changed, (one, other)))
 
 
-def _may_be_changed(example: torch.Tensor) -> bool:
+def may_be_changed(example: torch.Tensor) -> bool:
+    """Return whether autograd lets a view be changed in place; true of what is no view."""
     return (
         example._base is None or compat._get_creation_meta(example) == compat.CreationMeta.DEFAULT
     )
