@@ -31,6 +31,12 @@ of attention in a side with dropout, sympy makes a remainder with a quotient in 
 computes bounds, and fails. That is answered as what torch cannot tell. Reproduced on torch 2.13.0;
 no issue is known. The hook can go when
 ``test_a_square_of_a_size_is_not_divided_by_it`` there fails.
+
+What reads an operand that is laid out otherwise is traced again by Inductor. Of a mask that selects
+rows (``x[mask]``) torch remembers how many it selects, under a name that it has given up since, and
+it fails where it is to give that up once more (``rebind_unbacked`` in
+torch/fx/experimental/symbolic_shapes.py). Reproduced on torch 2.13.0; no issue is known. The hook
+can go when ``test_a_mask_selects_rows_of_a_tensor_that_is_laid_out_otherwise`` there fails.
 """
 
 from __future__ import annotations
@@ -107,6 +113,14 @@ def _has_quotient(question: Any) -> bool:
         return False
     powers = question.atoms(sympy.Pow)
     return any(each.base.is_integer and each.exp.is_negative for each in powers)
+
+
+@hooks.around(
+    compat.ShapeEnv, methods.RENAME_UNBACKED, "sizes that have another name already", gate=None
+)
+def _rename(inner: Any, self: Any, name: Any, wanted: Any) -> None:
+    if self.replacements.get(name) != wanted:
+        inner(self, name, wanted)
 
 
 @hooks.around(compat.LoweredChoice, methods.CREATE, "operands with the strides traced", gate=None)

@@ -213,9 +213,10 @@ def _halved(
         node.name = node.target = f"{_GRADIENT}{at}"
     module.recompile()
     names = {node.name: ("operand", at) for at, node in enumerate(given[: len(operands)])}
-    forward, backward = compat.min_cut_rematerialization_partition(
-        module, (), num_fwd_outputs=len(results)
-    )
+    with compat._disable_current_modes():  # sizes that it multiplies are none of the graph's
+        forward, backward = compat.min_cut_rematerialization_partition(
+            module, (), num_fwd_outputs=len(results)
+        )
     return _described(forward, backward, names, len(results))
 
 

@@ -305,6 +305,19 @@ def test_a_square_of_a_size_is_not_divided_by_it() -> None:
         environment.evaluate_expr(question, fallback_value=False)
 
 
+def _selected_behind_a_choice(x: Tensor, mask: Tensor) -> Tensor:
+    y = torch.cond(x.sum() > 3, lambda rows: rows * 2, lambda rows: rows.sin(), (x,))
+    return y[mask]
+
+
+def test_a_mask_selects_rows_of_a_tensor_that_is_laid_out_otherwise() -> None:
+    """``_rename`` in ``bcmend/tracing/backends/layouts.py``"""
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(_selected_behind_a_choice, backend="inductor", fullgraph=True)
+        with pytest.raises(InductorError, match=r"u\d+ -> u\d+"):
+            compiled(torch.ones(3, 4), torch.tensor([True, False, True]))
+
+
 def _rows_joined(x: Tensor) -> Tensor:
     places = torch.cat([(x[:, 0] >= 0).nonzero().flatten(), (x[:, 0] < 0).nonzero().flatten()])
     return x[places].reshape(-1, 4) * 2

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 import bcmend
 from bcmend.dynamo.shape_env import being_lowered
+from tests.equivalence import Call, assert_equivalent, call
 from tests.samples import name_of, sampled
 
 
@@ -232,3 +233,32 @@ def test_a_backward_that_is_compiled_after_unpatching_has_them_too() -> None:
         torch._dynamo.reset()
     expected = torch.autograd.grad(_gradient_in_another_order(x, y).square().sum(), (x, y))
     torch.testing.assert_close(found, expected)
+
+
+class _Gated(nn.Module):
+    """The leaves of a tree, whose gates are computed for the nodes of a level, if it has one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = nn.Linear(4, 12)
+
+    def forward(self, x: Tensor, levels: Tensor) -> Tensor:
+        state = torch.zeros_like(x)
+        for level in range(2):
+            mask = levels == level
+            if not mask.any():
+                continue
+            rows = mask.nonzero().squeeze(1)
+            _, gate, value = (self.gates(x[rows]) + state[rows].sum()).chunk(3, -1)
+            state = state.index_copy(0, rows, gate.sigmoid() * value.tanh())
+        return state[levels == 1]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_rows_are_selected_behind_a_choice(training: bool) -> None:
+    def calls() -> list[Call]:
+        drawn = torch.Generator().manual_seed(0)
+        levels = [[0, 1, 1, 2], [1, 0, 0, 1], [2, 2, 1, 1], [0, 0, 0, 1]]
+        return [call(torch.randn(4, 4, generator=drawn), torch.tensor(each)) for each in levels]
+
+    assert_equivalent(_Gated, calls, backend="inductor", training=training)
