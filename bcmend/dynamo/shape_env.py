@@ -272,3 +272,37 @@ def assert_again(tx: compat.Tracer, asserted: Iterable[Any]) -> None:
     """Assert at the present place of the trace what was asserted in an arm."""
     for each in asserted:
         tx.output.shape_env.guard_or_defer_runtime_assert(each.expr, each.msg)
+
+
+def holds_for_most(question: Any) -> bool | None:
+    """Return whether a comparison of a size with a number holds for all sizes but a few.
+
+    A size is unlikely to be a certain number, and likely to be two or more; so is one that was
+    made longer.
+    """
+    is_comparison = isinstance(question, sympy.core.relational.Relational)
+    if not (is_comparison and any(side.is_number for side in question.args)):
+        return None
+    if isinstance(question, (sympy.Eq, sympy.Ne)):
+        return isinstance(question, sympy.Ne)
+    size_is_greater = question.lts.is_number
+    size, number = question.args if question.rhs.is_number else reversed(question.args)
+    is_strict = isinstance(question, (sympy.Gt, sympy.Lt))
+    # It asks whether ``size >= least``, or whether ``size < least``.
+    least = number + (1 if is_strict is size_is_greater else 0)
+    is_of_a_size = size.is_integer and number.is_integer and _grows(size)
+    return size_is_greater if is_of_a_size and _of_twos(size) >= least else None
+
+
+def _grows(size: Any) -> bool:
+    """Return whether an expression is a sum of numbers and of sizes, each so many times."""
+    return all(
+        times.is_number and (part.is_number or (times > 0 and not part.is_Add))
+        for times, part in (each.as_coeff_Mul() for each in sympy.Add.make_args(size))
+    )
+
+
+def _of_twos(size: Any) -> Any:
+    """Return what a sum is where each of its sizes is 2."""
+    parts = (each.as_coeff_Mul() for each in sympy.Add.make_args(size))
+    return sum(times * (part if part.is_number else 2) for times, part in parts)

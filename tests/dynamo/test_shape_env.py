@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -196,3 +197,37 @@ def test_nothing_is_asserted_where_the_arm_is_not_taken(
     program: Callable[..., Any], backend: str
 ) -> None:
     assert_equivalent(lambda: program, _calls, backend=backend)
+
+
+SIZE = sympy.Symbol("u", integer=True)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (SIZE > 1, True),
+        (SIZE >= 2, True),
+        (SIZE >= 0, True),
+        (sympy.Lt(1, SIZE), True),
+        (SIZE < 1, False),
+        (SIZE <= 1, False),
+        (sympy.Gt(2, SIZE), False),
+        (sympy.Ne(SIZE, 7), True),
+        (sympy.Eq(SIZE, 7), False),
+        (SIZE > 2, None),
+        (SIZE < 3, None),
+        (SIZE - 5 >= 0, None),
+        (SIZE - 1 >= 1, True),
+        (SIZE - 1 >= 0, True),
+        (SIZE + 8 >= 1, True),
+        (2 * SIZE + sympy.Symbol("w", integer=True) + 8 < 1, False),
+        (8 - SIZE >= 1, None),
+        (SIZE + 8 <= 5, False),
+        (SIZE * sympy.Symbol("w", integer=True) > 0, True),
+        (sympy.Symbol("v", integer=True) > SIZE, None),
+        (sympy.Symbol("v") > 1, None),
+        (sympy.true, None),
+    ],
+)
+def test_what_is_assumed_of_a_comparison(question: Any, answer: bool | None) -> None:
+    assert shape_env.holds_for_most(question) is answer

@@ -23,7 +23,7 @@ import torch
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.shape_env import FACTS, being_lowered, is_of_arm, symbols_in
+from bcmend.dynamo.shape_env import FACTS, being_lowered, holds_for_most, is_of_arm, symbols_in
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, is_unbacked
 from bcmend.tracing.numbers import filled_masks
@@ -326,7 +326,7 @@ def _form(question: Any) -> Any:
 
 def _assumed(environment: Any, known: _Knowledge, question: Any, tx: compat.Tracer) -> Any:
     """Assume what holds for most sizes; ``None`` where nothing can be assumed."""
-    truth = _holds_for_most(question)
+    truth = holds_for_most(question)
     if truth is None or not may_assert(tx):
         return None
     if not _are_made_in_the_graph(tx.output, compat.free_unbacked_symbols(question)):
@@ -335,25 +335,6 @@ def _assumed(environment: Any, known: _Knowledge, question: Any, tx: compat.Trac
     environment.guard_or_defer_runtime_assert(fact, f"bcmend: assumed that {fact}")
     known.assumed |= fact.free_symbols
     return sympy.true if truth else sympy.false
-
-
-def _holds_for_most(question: Any) -> bool | None:
-    """Return whether a comparison of a size with a number holds for all sizes but a few.
-
-    A size is unlikely to be a certain number, and likely to be two or more.
-    """
-    is_comparison = isinstance(question, sympy.core.relational.Relational)
-    if not (is_comparison and any(side.is_number for side in question.args)):
-        return None
-    if isinstance(question, (sympy.Eq, sympy.Ne)):
-        return isinstance(question, sympy.Ne)
-    size_is_greater = question.lts.is_number
-    size, number = question.args if question.rhs.is_number else reversed(question.args)
-    is_strict = isinstance(question, (sympy.Gt, sympy.Lt))
-    # It asks whether ``size >= least``, or whether ``size < least``.
-    least = number + (1 if is_strict is size_is_greater else 0)
-    is_of_one_size = size.is_Symbol and size.is_integer and number.is_integer
-    return size_is_greater if is_of_one_size and least <= 2 else None
 
 
 def take_for(tx: compat.Tracer, size: Any, number: int | torch.SymInt) -> bool:

@@ -257,6 +257,16 @@ def test_such_a_picture_with_inductor(program: Any, training: bool) -> None:
 # Runs of equal parts
 
 
+def _padded_by_itself(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    wide = int((x.amax() * 3).abs().ceil().clamp(max=4))
+    return torch.nn.functional.pad(x, [wide, 0, wide, 0], mode="replicate") * 2 + at.sum()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_picture_that_is_made_larger_by_a_number_of_the_data(training: bool) -> None:
+    assert_equivalent(lambda: _padded_by_itself, _pictures, backend="inductor", training=training)
+
+
 def _runs(x: torch.Tensor, dim: int) -> Any:
     runs = torch.unique_consecutive(x, dim=dim)
     kept, places, counts = x.unique_consecutive(True, True, dim)

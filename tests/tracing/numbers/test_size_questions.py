@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-import sympy
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -314,33 +313,6 @@ def test_a_side_that_reads_a_size_twice_is_traced_again_with_gradients(backend: 
     found = outcome(torch.compile(bcmend.patch(program), backend=backend, fullgraph=True))
     bcmend.unpatch()
     torch.testing.assert_close(found, expected)
-
-
-SIZE = sympy.Symbol("u", integer=True)
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        (SIZE > 1, True),
-        (SIZE >= 2, True),
-        (SIZE >= 0, True),
-        (sympy.Lt(1, SIZE), True),
-        (SIZE < 1, False),
-        (SIZE <= 1, False),
-        (sympy.Gt(2, SIZE), False),
-        (sympy.Ne(SIZE, 7), True),
-        (sympy.Eq(SIZE, 7), False),
-        (SIZE > 2, None),
-        (SIZE < 3, None),
-        (SIZE - 5 >= 0, None),
-        (sympy.Symbol("v", integer=True) > SIZE, None),
-        (sympy.Symbol("v") > 1, None),
-        (sympy.true, None),
-    ],
-)
-def test_what_is_assumed_of_a_comparison(question: Any, answer: bool | None) -> None:
-    assert size_questions._holds_for_most(question) is answer
 
 
 def _rows_joined(x: Tensor) -> Tensor:
