@@ -16,6 +16,7 @@ there is anything to differentiate. Reproduced on torch 2.13.0;
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -31,7 +32,7 @@ from bcmend.dynamo.values import Value, constant, example_of, function_of
 from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.effects.operator_runs import is_in_place, run_of, storages_of
-from bcmend.tracing.gradients import inner_gradients, input_leaves
+from bcmend.tracing.gradients import inner_backward, inner_gradients, input_leaves
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
@@ -41,6 +42,7 @@ from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import (
     ReplacedCall,
     answers_to,
+    bound,
     is_patched,
     require_always,
     require_its_place,
@@ -158,6 +160,38 @@ def _gradients(call: ReplacedCall) -> Answer:
     require_always(call.tx, "computed")
     function = function_of(call.tx, torch.autograd.grad)
     return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
+
+
+@answers_to("backward of a tensor")
+def _backward_of_a_tensor(call: ReplacedCall) -> Answer:
+    """Answer ``loss.backward()``."""
+    assert call.owner is not None
+    whole = replace(call, args=(call.owner, *call.args))
+    names = {"self": "tensors", "gradient": "grad_tensors"}
+    given = bound(inner_backward.OF_A_TENSOR, whole)
+    return _backward(call, given and {names.get(name, name): each for name, each in given.items()})
+
+
+@answers_to("backward of tensors")
+def _backward_of_tensors(call: ReplacedCall) -> Answer:
+    """Answer ``torch.autograd.backward([one, other])``."""
+    given = bound(inner_backward.OF_TENSORS, call)
+    if given and not given.pop("grad_variables").is_constant_none():
+        raise unequal("it warns that `grad_variables` is deprecated")
+    return _backward(call, given)
+
+
+def _backward(call: ReplacedCall, given: dict[str, Value] | None) -> Answer:
+    require_one_graph(call.tx)
+    require_its_place(call.tx)
+    if given is None:
+        raise unequal("other arguments")
+    found = inner_backward.computed(call.tx, given)
+    if not all(inner_backward.is_addable(gradient) for _, gradient in found):
+        withdraw(call.site, "a gradient is sparse")
+    for leaf, gradient in found:
+        inner_backward.add(call.tx, leaf, gradient)
+    return constant(None)
 
 
 def _require_made_on_this_side(call: ReplacedCall, tensor: compat.TensorVariable) -> None:

@@ -149,6 +149,21 @@ class ThroughABranch(_Net):
         return grad(y, x, create_graph=True)[0]
 
 
+class ThroughMemory(_Net):
+    """The branch writes into what the gradients are computed of."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        kept = torch.zeros(2)
+        if x.sum() > 0:
+            y = (x * x).sum().sqrt()
+        else:
+            y = (x * 0).sum().sqrt()
+        kept[0] = y
+        kept[1] = self.net(x).sum()
+        return grad(kept.sum(), x, create_graph=True)[0]
+
+
 class ThroughAChoice(_Net):
     def forward(self, held: dict[str, Tensor]) -> Any:
         x = held["x"].requires_grad_()
@@ -169,7 +184,7 @@ class ThroughOneSide(_Net):
         return [each is None for each in found]
 
 
-@pytest.mark.parametrize("model", [ThroughABranch, ThroughAChoice, ThroughOneSide])
+@pytest.mark.parametrize("model", [ThroughABranch, ThroughMemory, ThroughAChoice, ThroughOneSide])
 def test_gradients_through_a_branch_are_left_to_torch(model: Callable[[], Any]) -> None:
     found = compare(model, _held, fullgraph=False, training=True)
     assert (found.eager_differences, found.differences) == ((), ())
