@@ -107,7 +107,7 @@ def _leaves(tx: compat.Tracer, roots: Sequence[TensorValue]) -> list[TensorValue
     reached = set(map(id, _ends(map(example_of, roots))))
     if not reached <= known.keys():
         raise _refused("a leaf that it reaches is not known")
-    behind = {id(each.meta["example_value"]) for each in inner_gradients.behind(list(roots))}
+    behind = {id(each.meta.get("example_value")) for each in inner_gradients.behind(list(roots))}
     return [each for key, each in known.items() if key in behind or key in reached]
 
 

@@ -74,9 +74,10 @@ def behind(values: list[Value]) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         found = tensors_of(node)
-        if not any(each.requires_grad for each in found):
+        if found and not any(each.requires_grad for each in found):
             continue
-        yield node
+        if found or is_in_place(node):  # a store to items gives nothing
+            yield node
         writing = [writer for each in found for writer in writers.get(storage_of(each), ())]
         for each in (*node.all_input_nodes, *writing):
             if each not in seen:
