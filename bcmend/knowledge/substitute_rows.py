@@ -128,11 +128,11 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "requires_grad",
             "nothing where the tensor requires gradients already, or does not and is not to; else"
             " a new leaf in the graph, or behind the graph for a tensor that only leaves it, or in"
-            " front of the graph for an argument",
+            " front of the graph for an argument, whose flag may be set back behind the graph",
             "for a new leaf: nothing leaves the graph that would not require gradients without it,"
             " but the tensor itself, of which nothing is computed; for an argument: it was"
-            " not changed before, views taken before are not used behind, and no branch is around"
-            " it",
+            " not changed before, views taken before are not used or asked behind, it is not used"
+            " behind where it is set back, and no branch is around it",
             "tests/tracing/substitutes/test_dispatch.py::test_requires_grad",
         ),
         *_rows(

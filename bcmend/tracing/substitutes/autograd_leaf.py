@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 from torch.fx import Node
@@ -114,6 +114,8 @@ def _requires_grad(call: ReplacedCall) -> Answer:
     is_store = call.row.name not in TABLE
     if not example.is_leaf and (is_store or not wanted):
         raise unequal("it fails, since the tensor was computed from others that require gradients")
+    if input_leaves.is_raised(call.tx, tensor):
+        return _set_back(call, tensor, wanted)
     if wanted == example.requires_grad:
         return tensor
     if tensor.source is not None:
@@ -144,13 +146,46 @@ def _have_input_require_gradients(
         raise unequal("it is changed under a transform of `torch.func`")
     before = {view: set(view.users) for view in input_leaves.views_of(tensor)}
     input_leaves.require_gradients(call.tx, tensor)
-    if before:
+    if not before:
+        return
 
-        def require_unused(_: object) -> None:
-            if any(not view.users.keys() <= users for view, users in before.items()):
-                withdraw(call.site, "a view that was taken before is used behind")
+    def withdraw_it() -> NoReturn:
+        withdraw(call.site, "a view that was taken before is used behind")
 
-        at_the_end(call.tx.output, Phase.CHECK, require_unused)
+    def require_unused(_: object) -> None:
+        if any(not view.users.keys() <= users for view, users in before.items()):
+            withdraw_it()
+
+    at_the_end(call.tx.output, Phase.CHECK, require_unused)
+    input_leaves.keep_flags_unread(call.tx, before, withdraw_it)
+
+
+def _set_back(call: ReplacedCall, tensor: compat.TensorVariable, wanted: bool) -> Value:
+    """Have a record set the flag of an input back that the call has set in front of the graph.
+
+    Raises:
+        Refusal: the record would not be always delivered.
+    """
+    tx, node = call.tx, tensor.as_proxy().node
+    if wanted == tensor.requires_grad:
+        return tensor
+    if wanted:
+        handlers.break_graph("requires_grad once more", call.row.name, _ONCE)
+    require_its_place(tx)
+    held = (tensor, constant("requires_grad"), constant(False))
+    record_builder.append(tx, record_builder.store_by(tx, call.site, records.store, held))
+    tensor.requires_grad = False
+    users = set(node.users)
+
+    def require_unused(_: object) -> None:
+        if any(user not in users and user.op != "output" for user in node.users):
+            withdraw(call.site, "the tensor is used behind")
+
+    at_the_end(tx.output, Phase.CHECK, require_unused)
+    return tensor
+
+
+_ONCE: Final = "A tensor that comes from outside can require gradients once in a call."
 
 
 @answers_to("gradients")
