@@ -419,3 +419,24 @@ def test_a_gradient_that_is_sparse_stays_sparse() -> None:
         found = [each.rows.weight.grad for each in both]
         assert found[0].is_sparse
         torch.testing.assert_close(found[0].to_dense(), found[1].to_dense(), rtol=0, atol=0)
+
+
+def test_inductor_makes_one_tensor_of_a_gradient_and_its_copy() -> None:
+    """As docs/deviations.md says; so it does of copies that the program makes."""
+
+    class Copied(_Lines):
+        def forward(self, x: Tensor) -> Any:
+            leaf = x.detach().clone().requires_grad_()
+            loss = self.net(leaf).square().sum()
+            loss.backward()
+            assert leaf.grad is not None
+            self._end(loss)
+            return leaf.grad, leaf.grad.clone()
+
+    def copied(x: Tensor) -> Any:
+        first = x.sin().clone()
+        return first, first.clone()
+
+    for program in (bcmend.patch(Copied()), copied):
+        first, second = torch.compile(program, backend="inductor", fullgraph=True)(_rows())
+        assert first is second
