@@ -219,7 +219,7 @@ class Printed(_Lines):
         print(bias.grad)
         bias.grad.mul_(2)
         self.seen = bias.grad
-        print(self.seen.sum().item())
+        print(round(self.seen.sum().item(), 3))
         return loss.detach()
 
 
