@@ -60,6 +60,26 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/gradients/test_inner_gradients.py::test_forces",
         ),
         *_rows(
+            "torch.Tensor.backward",
+            "backward of a tensor",
+            "`torch.autograd.grad` for all leaves that it reaches, and what that gives is added to"
+            " their `.grad`",
+            "as for `torch.autograd.grad`; without `create_graph`, of strided leaves on which there"
+            " are no hooks; no branch is around it, and no argument that it reaches was computed"
+            " from others that require gradients",
+            "tests/tracing/gradients/test_inner_backward.py::test_backward",
+        ),
+        *_rows(
+            "torch.autograd.backward",
+            "backward of tensors",
+            "`torch.autograd.grad` for all leaves that it reaches, and what that gives is added to"
+            " their `.grad`",
+            "as for `torch.autograd.grad`; without `create_graph`, of strided leaves on which there"
+            " are no hooks; no branch is around it, and no argument that it reaches was computed"
+            " from others that require gradients",
+            "tests/tracing/gradients/test_inner_backward.py::test_backward",
+        ),
+        *_rows(
             "torch._assert",
             "assertion",
             "its exception where the condition is known not to hold",
@@ -108,11 +128,11 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "requires_grad",
             "nothing where the tensor requires gradients already, or does not and is not to; else"
             " a new leaf in the graph, or behind the graph for a tensor that only leaves it, or in"
-            " front of the graph for an argument",
+            " front of the graph for an argument, whose flag may be set back behind the graph",
             "for a new leaf: nothing leaves the graph that would not require gradients without it,"
             " but the tensor itself, of which nothing is computed; for an argument: it was"
-            " not changed before, views taken before are not used behind, and no branch is around"
-            " it",
+            " not changed before, views taken before are not used or asked behind, it is not used"
+            " behind where it is set back, and no branch is around it",
             "tests/tracing/substitutes/test_dispatch.py::test_requires_grad",
         ),
         *_rows(

@@ -46,6 +46,12 @@ def source_of(node: Node) -> tuple[compat.Source, Any] | None:
     return given.source, given.example
 
 
+def tensor_models(output: compat.OutputGraph) -> list[Any]:
+    """Return the models of all tensors that the graph has been given so far."""
+    found = (each.realize() for each in output.input_source_to_var.values())
+    return [each for each in found if isinstance(each, compat.TensorVariable)]
+
+
 def place_drawn(node: Node) -> int | None:
     """Return the place, among the random calls of its frame, of the one that gives an input."""
     found = source_of(node)

@@ -233,3 +233,19 @@ def gradients_of_an_argument() -> Function:
         return (slope * 2 if slope.detach().sum() > 4 else slope - 1), was
 
     return program
+
+
+@program(
+    "gradients of leaves",
+    inputs=vectors,
+    backend="aot_eager",
+    training=True,
+)
+def backward_inside_of_the_call() -> Function:
+    def program(held: dict[str, Tensor]) -> Any:
+        x = held["x"].detach().clone().requires_grad_()
+        x.pow(3).sum().backward()
+        same: Any = x.contiguous().grad
+        return same * 2 if same.sum() > 4 else same - 1
+
+    return program

@@ -19,12 +19,19 @@ from typing import Any, Final
 
 import torch
 from torch import nn
-from torch.fx import Node, Proxy
+from torch.fx import Graph, Node, Proxy
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
+from bcmend.tracing.effects.operator_runs import (
+    is_in_place,
+    run_of,
+    storage_of,
+    storages_of,
+    tensors_of,
+)
 from bcmend.tracing.gradients.arm_selects import is_select
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.refusal import Refusal
@@ -41,7 +48,7 @@ def _break_at_obstacles(call: Call) -> Answer:
     not a number. What is not made of torch's operators has no second derivative.
     """
     if capture_mode.in_mended_code(call.tx):
-        for node in _behind([*call.args[:1], *call.kwargs.values()]):
+        for node in behind([*call.args[:1], *call.kwargs.values()]):
             if node.op not in _INPUTS and (is_select(node) or not _is_of_torch(node)):
                 handlers.break_graph(
                     "gradients through a branch",
@@ -59,20 +66,36 @@ def _nodes(values: list[Value]) -> list[Node]:
     return [each.node for each in leaves if isinstance(each, Proxy)]
 
 
-def _behind(values: list[Value]) -> Iterator[Node]:
+def behind(values: list[Value]) -> Iterator[Node]:
     """Yield the calls and inputs that gradients of values go through."""
     waiting = _nodes(values)
     seen = set(waiting)
+    writers = _writers(waiting[0].graph) if waiting else {}
     while waiting:
         node = waiting.pop()
-        examples = compat.tree_leaves(node.meta.get("example_value"))
-        if not any(isinstance(each, torch.Tensor) and each.requires_grad for each in examples):
+        found = tensors_of(node)
+        if found and not any(each.requires_grad for each in found):
             continue
-        yield node
-        for each in node.all_input_nodes:
+        if found or is_in_place(node):  # a store to items gives nothing
+            yield node
+        writing = [writer for each in found for writer in writers.get(storage_of(each), ())]
+        for each in (*node.all_input_nodes, *writing):
             if each not in seen:
                 seen.add(each)
                 waiting.append(each)
+
+
+def _writers(graph: Graph) -> dict[int, list[Node]]:
+    """Return the nodes that write to each memory: what they write has a history."""
+    found: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if node.op in ("call_function", "call_method") and is_in_place(node):
+            run = run_of(node)
+            given = [storage for each in node.all_input_nodes for storage in storages_of(each)]
+            written = given if run is None else run.storages_written(reshaped=False)
+            for storage in written:
+                found.setdefault(storage, []).append(node)
+    return found
 
 
 def _is_of_torch(node: Node) -> bool:
@@ -118,18 +141,28 @@ def _require_no_way_outside(tx: compat.Tracer, by_place: list[Value]) -> None:
     wanted = {node for node in _nodes([inputs]) if node.op in _INPUTS}
     if not wanted:
         return
-    for node in _behind([outputs]):
-        if node.op not in _INPUTS or wanted == {node}:  # nothing is in its own history
-            continue
-        if not node.meta["example_value"].is_leaf:
-            handlers.break_graph(
-                "gradients through a history",
-                node.name,
-                "The history of an input of the graph may lead to another input.",
-            )
-        given = node.meta.get("grapharg")
-        if given is not None and not isinstance(given.example, nn.Parameter):
-            compat.install_guard(compat.Guard(given.source, _IS_LEAF))
+    for node in behind([outputs]):
+        if node.op in _INPUTS and wanted != {node}:  # nothing is in its own history
+            _require_leaf(node)
+
+
+def require_leaves(outputs: list[Value]) -> None:
+    """Break the graph where gradients of tensors go on into a history outside of it."""
+    for node in behind(outputs):
+        if node.op in _INPUTS:
+            _require_leaf(node)
+
+
+def _require_leaf(node: Node) -> None:
+    if not node.meta["example_value"].is_leaf:
+        handlers.break_graph(
+            "gradients through a history",
+            node.name,
+            "The history of an input of the graph may lead to another input.",
+        )
+    given = node.meta.get("grapharg")
+    if given is not None and not isinstance(given.example, nn.Parameter):
+        compat.install_guard(compat.Guard(given.source, _IS_LEAF))
 
 
 def _is_leaf(tensor: Any) -> bool:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NoReturn
 
 import torch
 from torch import Tensor
@@ -91,12 +91,28 @@ def require_gradients(tx: compat.Tracer, tensor: TensorValue) -> None:
 @handlers.attribute_read("flags of inputs that may become leaves", place=2)
 def _flag(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Value | None) -> Any:
     """Have ``requires_grad`` be what it was when it was read, and not be read behind the graph."""
-    found = read(owner)
-    if type(found) is not compat.ConstantVariable or found.source is None:
+    found, model = read(owner), owner.realize()
+    is_constant = type(found) is compat.ConstantVariable
+    if not is_constant or not isinstance(model, compat.TensorVariable):
         return found
     value = found.as_python_constant()
-    is_flag = isinstance(value, bool) and isinstance(owner.realize(), compat.TensorVariable)
+    if value is None or isinstance(value, bool):
+        is_stale = _OLD_VIEWS.of(tx.output).get(model.as_proxy().node)
+        if is_stale is not None:
+            is_stale()
+    is_flag = isinstance(value, bool) and found.source is not None
     return constant(value) if is_flag and capture_mode.in_mended_code(tx) else found
+
+
+#: What withdraws a change, by the views of which a flag would be another one behind it.
+_OLD_VIEWS: Final[Slot[dict[Node, Callable[[], NoReturn]]]] = Slot(dict, rolls_back=True)
+
+
+def keep_flags_unread(
+    tx: compat.Tracer, views: Iterable[Node], withdraw: Callable[[], NoReturn]
+) -> None:
+    """Have a change withdrawn where code asks a view that was taken before for its flags."""
+    _OLD_VIEWS.of(tx.output).update(dict.fromkeys(views, withdraw))
 
 
 #: Inputs that are to require gradients in front of the graph.
@@ -131,6 +147,11 @@ def is_kept(tx: compat.Tracer, tensor: TensorValue) -> bool:
         if isinstance(tx.output.resolve_source_value(source), torch.nn.Module):
             return True
     return isinstance(source, compat.GlobalSource)
+
+
+def is_raised(tx: compat.Tracer, tensor: TensorValue) -> bool:
+    """Return whether an input requires gradients only since the call has it do so."""
+    return tensor.as_proxy().node in _LEAVES.of(tx.output)
 
 
 class _Raised(threading.local):

@@ -16,7 +16,8 @@ there is anything to differentiate. Reproduced on torch 2.13.0;
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NoReturn
 
 import torch
 from torch.fx import Node
@@ -31,7 +32,7 @@ from bcmend.dynamo.values import Value, constant, example_of, function_of
 from bcmend.knowledge.substitute_rows import TABLE
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.effects.operator_runs import is_in_place, run_of, storages_of
-from bcmend.tracing.gradients import inner_gradients, input_leaves
+from bcmend.tracing.gradients import inner_backward, inner_gradients, input_leaves
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify
@@ -41,6 +42,7 @@ from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import (
     ReplacedCall,
     answers_to,
+    bound,
     is_patched,
     require_always,
     require_its_place,
@@ -112,6 +114,8 @@ def _requires_grad(call: ReplacedCall) -> Answer:
     is_store = call.row.name not in TABLE
     if not example.is_leaf and (is_store or not wanted):
         raise unequal("it fails, since the tensor was computed from others that require gradients")
+    if input_leaves.is_raised(call.tx, tensor):
+        return _set_back(call, tensor, wanted)
     if wanted == example.requires_grad:
         return tensor
     if tensor.source is not None:
@@ -142,13 +146,46 @@ def _have_input_require_gradients(
         raise unequal("it is changed under a transform of `torch.func`")
     before = {view: set(view.users) for view in input_leaves.views_of(tensor)}
     input_leaves.require_gradients(call.tx, tensor)
-    if before:
+    if not before:
+        return
 
-        def require_unused(_: object) -> None:
-            if any(not view.users.keys() <= users for view, users in before.items()):
-                withdraw(call.site, "a view that was taken before is used behind")
+    def withdraw_it() -> NoReturn:
+        withdraw(call.site, "a view that was taken before is used behind")
 
-        at_the_end(call.tx.output, Phase.CHECK, require_unused)
+    def require_unused(_: object) -> None:
+        if any(not view.users.keys() <= users for view, users in before.items()):
+            withdraw_it()
+
+    at_the_end(call.tx.output, Phase.CHECK, require_unused)
+    input_leaves.keep_flags_unread(call.tx, before, withdraw_it)
+
+
+def _set_back(call: ReplacedCall, tensor: compat.TensorVariable, wanted: bool) -> Value:
+    """Have a record set the flag of an input back that the call has set in front of the graph.
+
+    Raises:
+        Refusal: the record would not be always delivered.
+    """
+    tx, node = call.tx, tensor.as_proxy().node
+    if wanted == tensor.requires_grad:
+        return tensor
+    if wanted:
+        handlers.break_graph("requires_grad once more", call.row.name, _ONCE)
+    require_its_place(tx)
+    held = (tensor, constant("requires_grad"), constant(False))
+    record_builder.append(tx, record_builder.store_by(tx, call.site, records.store, held))
+    tensor.requires_grad = False
+    users = set(node.users)
+
+    def require_unused(_: object) -> None:
+        if any(user not in users and user.op != "output" for user in node.users):
+            withdraw(call.site, "the tensor is used behind")
+
+    at_the_end(tx.output, Phase.CHECK, require_unused)
+    return tensor
+
+
+_ONCE: Final = "A tensor that comes from outside can require gradients once in a call."
 
 
 @answers_to("gradients")
@@ -158,6 +195,38 @@ def _gradients(call: ReplacedCall) -> Answer:
     require_always(call.tx, "computed")
     function = function_of(call.tx, torch.autograd.grad)
     return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
+
+
+@answers_to("backward of a tensor")
+def _backward_of_a_tensor(call: ReplacedCall) -> Answer:
+    """Answer ``loss.backward()``."""
+    assert call.owner is not None
+    whole = replace(call, args=(call.owner, *call.args))
+    names = {"self": "tensors", "gradient": "grad_tensors"}
+    given = bound(inner_backward.OF_A_TENSOR, whole)
+    return _backward(call, given and {names.get(name, name): each for name, each in given.items()})
+
+
+@answers_to("backward of tensors")
+def _backward_of_tensors(call: ReplacedCall) -> Answer:
+    """Answer ``torch.autograd.backward([one, other])``."""
+    given = bound(inner_backward.OF_TENSORS, call)
+    if given and not given.pop("grad_variables").is_constant_none():
+        raise unequal("it warns that `grad_variables` is deprecated")
+    return _backward(call, given)
+
+
+def _backward(call: ReplacedCall, given: dict[str, Value] | None) -> Answer:
+    require_one_graph(call.tx)
+    require_its_place(call.tx)
+    if given is None:
+        raise unequal("other arguments")
+    found = inner_backward.computed(call.tx, given)
+    if not all(inner_backward.is_addable(gradient) for _, gradient in found):
+        withdraw(call.site, "a gradient is sparse")
+    for leaf, gradient in found:
+        inner_backward.add(call.tx, leaf, gradient)
+    return constant(None)
 
 
 def _require_made_on_this_side(call: ReplacedCall, tensor: compat.TensorVariable) -> None:

@@ -25,6 +25,7 @@ from bcmend.knowledge import replaced_calls
 from bcmend.knowledge.substitute_rows import TABLE, Substitute
 from bcmend.policy import Policy
 from bcmend.tracing.deopt import rerun_policy
+from bcmend.tracing.gradients import inner_backward
 from bcmend.tracing.output import exception_flow
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import capture_mode, nesting_limits, site_table
@@ -251,11 +252,16 @@ def answer_for(tx: compat.Tracer, name: str, owner: Value) -> Answer:
     return _given(tx, TABLE[name], None, owner)
 
 
+_GRADIENTS: Final = ("grad", "_grad")
+
+
 @hooks.around(compat.SetAttrBuiltinVariable, methods.CALL_SETATTR, "`tensor.requires_grad = ...`")
 def _store(inner: Any, self: Any, tx: compat.Tracer, obj: Any, name_var: Any, val: Any) -> Any:
-    """Store ``requires_grad`` of a tensor as its method sets it."""
+    """Store ``requires_grad`` of a tensor as its method sets it, and ``grad`` to the leaf it is."""
     obj = obj.realize()
     name = name_var.as_python_constant() if name_var.is_python_constant() else None
+    if name in _GRADIENTS and type(obj) is compat.TensorVariable and is_patched(tx):
+        obj = inner_backward.leaf_behind(tx, obj)
     if name in replaced_calls.STORES and type(obj) is compat.TensorVariable:
         row = replaced_calls.of_tensor_method(f"{name}_")
         row = row and replace(row, name="torch.Tensor.requires_grad = ...")

@@ -149,6 +149,20 @@ class ThroughABranch(_Net):
         return grad(y, x, create_graph=True)[0]
 
 
+class ThroughMemory(_Net):
+    """What a branch gives is written into what the gradients are computed of."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x, y = held["x"].requires_grad_(), held["x"].detach().clone().requires_grad_()
+        kept = torch.zeros(2)
+        total = x.sum()
+        if total > 0:
+            total = total + y.sum()
+        kept[0] = total
+        found = grad(kept.sum(), [x, y], allow_unused=True)
+        return [each is None for each in found]
+
+
 class ThroughAChoice(_Net):
     def forward(self, held: dict[str, Tensor]) -> Any:
         x = held["x"].requires_grad_()
@@ -169,7 +183,7 @@ class ThroughOneSide(_Net):
         return [each is None for each in found]
 
 
-@pytest.mark.parametrize("model", [ThroughABranch, ThroughAChoice, ThroughOneSide])
+@pytest.mark.parametrize("model", [ThroughABranch, ThroughMemory, ThroughAChoice, ThroughOneSide])
 def test_gradients_through_a_branch_are_left_to_torch(model: Callable[[], Any]) -> None:
     found = compare(model, _held, fullgraph=False, training=True)
     assert (found.eager_differences, found.differences) == ((), ())
@@ -281,6 +295,107 @@ class FlagBefore(_Net):
 @pytest.mark.parametrize("model", [CheckedBefore, BranchesBefore, ShownBefore, FlagBefore])
 def test_an_input_was_read_before(model: Callable[[], Any], backend: str) -> None:
     assert_equivalent(model, _held, backend=backend, training=True)
+
+
+class SetBack(_Net):
+    """The flag of the argument is as it was when the call ends."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        was = x.requires_grad
+        x.requires_grad_(True)
+        energy = self.net(x).square().sum()
+        slope = grad(energy, x, create_graph=True)[0]
+        between = x.requires_grad
+        print(x, x.requires_grad)
+        x.requires_grad_(was)
+        print(x, x.requires_grad)
+        if slope.norm() > 1e3:
+            print("steep")
+        return energy, slope, between, x.requires_grad, x
+
+
+class StoredBack(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        was, x.requires_grad = x.requires_grad, True
+        slope = grad(self.net(x).square().sum(), x)[0]
+        x.requires_grad = was
+        if slope.norm() > 1.5:
+            raise ValueError(f"steep: {x} {x.requires_grad}")
+        return slope
+
+
+class FailsBetween(_Net):
+    """The flag stays where the call ends before it is set back."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        was = x.requires_grad
+        x.requires_grad_()
+        slope = grad(self.net(x).square().sum(), x)[0]
+        if slope.norm() > 1.5:
+            raise ValueError(f"steep: {x}")
+        x.requires_grad_(was)
+        return slope
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("model", [SetBack, StoredBack, FailsBetween])
+def test_a_flag_is_set_back(model: Callable[[], Any], backend: str) -> None:
+    assert_equivalent(model, _held, backend=backend, training=True)
+
+
+class UsedBehind(_Net):
+    """Nothing flows back through what is computed when the flag is set back."""
+
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        slope = grad(self.net(x).square().sum(), x)[0]
+        x.requires_grad_(False)
+        if slope.norm() > 1e3:
+            print("steep")
+        return slope, self.net(x) + x
+
+
+class OnceMore(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        slope = torch.zeros_like(x)
+        for _ in range(2):
+            x.requires_grad_(True)
+            slope = slope + grad(self.net(x).square().sum(), x)[0]
+            x.requires_grad_(False)
+        if slope.norm() > 1e3:
+            print("steep")
+        return slope
+
+
+class SetBackInABranch(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"].requires_grad_()
+        slope = grad(self.net(x).square().sum(), x)[0]
+        if slope.norm() > 1.5:
+            x.requires_grad_(False)
+        return slope
+
+
+class FlagOfAView(_Net):
+    def forward(self, held: dict[str, Tensor]) -> Any:
+        x = held["x"]
+        first = x[:2]
+        before = first.requires_grad
+        x.requires_grad_()
+        if x.sum() > 0:
+            print("positive")
+        return before, first.requires_grad, first.is_leaf, grad(self.net(x).sum(), x)[0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("model", [UsedBehind, OnceMore, SetBackInABranch, FlagOfAView])
+def test_flags_that_are_left_to_torch(model: Callable[[], Any], backend: str) -> None:
+    found = compare(model, _held, backend=backend, fullgraph=False, training=True)
+    assert (found.eager_differences, found.differences) == ((), ())
 
 
 class WrittenBefore(_Net):
