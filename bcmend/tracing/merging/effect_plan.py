@@ -27,7 +27,13 @@ from bcmend.tracing.merging.location_phi import (
     require_no_earlier_history,
 )
 from bcmend.tracing.merging.merge import Join, Merger
-from bcmend.tracing.merging.optional_items import Appended, OptionalList, may_be_optional
+from bcmend.tracing.merging.optional_items import (
+    Added,
+    Appended,
+    OptionalItem,
+    OptionalList,
+    may_be_optional,
+)
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -199,7 +205,7 @@ def _created_entry(
 def _plan_appended(
     join: Join, variable: Value, before: Any, contents: Sequence[Any]
 ) -> LocationPhi | None:
-    """Plan what one side appends to a list that the call has made; ``None`` where that is not all.
+    """Plan what sides append to a list that the call has made; ``None`` where that is not all.
 
     ``contents`` are those after the first side and after the other one.
     """
@@ -209,18 +215,31 @@ def _plan_appended(
         return None
     if finding.known is not None or _is_iterated_over(join.tx, variable):
         return None
-    other, taken = (_is_same(side, before) for side in contents)
-    if other is taken:  # both sides append, or neither
+    one, other = (_appended(before, after) for after in contents)
+    if one is None or other is None or _are_alike(one, other):
         return None
-    after = contents[0 if taken else 1]
-    added = [each.realize() for each in after[len(before) :]]
-    is_longer = added and _is_same(after[: len(before)], before)
-    if not (is_longer and all(map(may_be_optional, added))):
+    absent = reversed(join.merger.fixed())
+    sides = [
+        Added(taken, [join.merger.adopt(each, then_side=taken) for each in items], numbers)
+        for taken, items, numbers in zip((True, False), (one, other), absent, strict=True)
+        if items
+    ]
+    return Appended(Location(LocationKind.CONTENTS, variable), before, sides, finding)
+
+
+def _appended(before: Sequence[Value], after: Sequence[Value]) -> list[Value] | None:
+    """Return what a side appends to a list; ``None`` if it does something else to it."""
+    if not _is_same(after[: len(before)], before):
         return None
-    plans = [join.merger.adopt(each, then_side=taken) for each in added]
-    absent = join.merger.fixed()[1 if taken else 0]
-    location = Location(LocationKind.CONTENTS, variable)
-    return Appended(location, taken, before, plans, absent, finding)
+    items = [each.realize() for each in after[len(before) :]]
+    return items if all(map(may_be_optional, items)) else None
+
+
+def _are_alike(one: Sequence[Value], other: Sequence[Value]) -> bool:
+    """Return whether both sides append as many items, which are all there."""
+    return len(one) == len(other) and not any(
+        isinstance(each, OptionalItem) for each in (*one, *other)
+    )
 
 
 def plan_journal(
