@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import takewhile
 from typing import Any, Final
 
+import torch
+
 from bcmend.delivery import records
-from bcmend.dynamo import compat, frames, snapshots
+from bcmend.dynamo import compat, frames, shape_env, snapshots
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import Value, constant
+from bcmend.dynamo.values import Value, constant, is_unbacked
 from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
 from bcmend.tracing.merging.location_phi import (
     Journaled,
     LocationPhi,
+    OneNumber,
     OneSide,
     OneValue,
     may_outlive_its_graph,
     require_no_earlier_history,
 )
-from bcmend.tracing.merging.merge import Join, Merger
+from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.merging.optional_items import (
     Added,
     Appended,
@@ -68,7 +71,7 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
             continue
         is_open = any(side is not None and side.is_open for side in sides)
         if not (is_open or _is_better_journaled(join, known.variable, contents)):
-            found = join.merger.attempt(partial(_same_form_changes, join.merger, known, contents))
+            found = join.merger.attempt(partial(_same_form_changes, join, known, contents))
             if not isinstance(found, Refusal):
                 changes += found
                 continue
@@ -112,11 +115,11 @@ def _table_changes(
         {key: value for key, value in content.items() if _name_in(key) not in added}
         for content in contents
     ]
-    return [*changes, *_same_form_changes(join.merger, known, others)]
+    return [*changes, *_same_form_changes(join, known, others)]
 
 
 def _same_form_changes(
-    merger: Merger, known: ContainerChange, contents: Sequence[Any]
+    join: Join, known: ContainerChange, contents: Sequence[Any]
 ) -> Sequence[LocationPhi]:
     """Plan the changes of a container that has the same form after both sides."""
     kind, owner = containers.kind_of(type(known.variable)), known.variable
@@ -133,10 +136,47 @@ def _same_form_changes(
     for pair in _that_may_outlive(owner, contents):
         require_no_earlier_history(pair, "an item of a container")
     return [
-        OneValue(Location(LocationKind.ITEM, owner, key), merger.merge(left, right), (left, right))
+        _item_change(join, Location(LocationKind.ITEM, owner, key), left, right)
         for key, left, right in zip(one, one.values(), other.values(), strict=True)
         if not (left is right is before.get(key))
     ]
+
+
+def _item_change(join: Join, location: Location, *sides: Value) -> LocationPhi:
+    """Plan an item that is merged. Raises ``Refusal``."""
+    merged = join.merger.attempt(lambda: join.merger.merge(*sides))
+    if not isinstance(merged, Refusal):
+        return OneValue(location, merged, sides)  # type: ignore[arg-type]
+    kinds, finding = set(map(_kind_of, sides)), Finding(Claim.COMPUTED_WITH, join.site, join.form)
+    if None in kinds or len(kinds) > 1 or not any(map(is_unbacked, sides)):
+        raise merged
+    kind, between = kinds.pop(), None
+    if kind is int:
+        between = reduce(operator.or_, map(_limits, sides))
+    if finding.known is not None or (between is not None and shape_env.may_overflow(between)):
+        raise merged
+    one, other = (
+        join.merger.adopt(side, then_side=taken)
+        for taken, side in zip((True, False), sides, strict=True)
+    )
+    return OneNumber(location, (one, other), kind, between, finding)  # type: ignore[arg-type]
+
+
+def _limits(number: Value) -> Any:
+    if isinstance(number, compat.SymNodeVariable):
+        return shape_env.limits_of(number)
+    known = number.as_python_constant()
+    return compat.ValueRanges(known, known)
+
+
+def _kind_of(value: Value) -> type | None:
+    """Return ``int`` or ``float`` for a number of Python's."""
+    known: type | None = None
+    if isinstance(value, compat.ConstantVariable):
+        known = type(value.value)
+    elif isinstance(value, compat.SymNodeVariable):
+        known = {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
+    return known if known in (int, float) else None
 
 
 def _by_key(items: Any) -> dict[Any, Value]:
