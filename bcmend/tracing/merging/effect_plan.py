@@ -8,26 +8,35 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import takewhile
 from typing import Any, Final
 
+import torch
+
 from bcmend.delivery import records
-from bcmend.dynamo import compat, frames, snapshots
+from bcmend.dynamo import compat, frames, shape_env, snapshots
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import Value, constant
+from bcmend.dynamo.values import Value, constant, is_unbacked
 from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
 from bcmend.tracing.merging.location_phi import (
     Journaled,
     LocationPhi,
+    OneNumber,
     OneSide,
     OneValue,
     may_outlive_its_graph,
     require_no_earlier_history,
 )
-from bcmend.tracing.merging.merge import Join, Merger
-from bcmend.tracing.merging.optional_items import Appended, OptionalList, may_be_optional
+from bcmend.tracing.merging.merge import Join
+from bcmend.tracing.merging.optional_items import (
+    Added,
+    Appended,
+    OptionalItem,
+    OptionalList,
+    may_be_optional,
+)
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -62,7 +71,7 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
             continue
         is_open = any(side is not None and side.is_open for side in sides)
         if not (is_open or _is_better_journaled(join, known.variable, contents)):
-            found = join.merger.attempt(partial(_same_form_changes, join.merger, known, contents))
+            found = join.merger.attempt(partial(_same_form_changes, join, known, contents))
             if not isinstance(found, Refusal):
                 changes += found
                 continue
@@ -106,11 +115,11 @@ def _table_changes(
         {key: value for key, value in content.items() if _name_in(key) not in added}
         for content in contents
     ]
-    return [*changes, *_same_form_changes(join.merger, known, others)]
+    return [*changes, *_same_form_changes(join, known, others)]
 
 
 def _same_form_changes(
-    merger: Merger, known: ContainerChange, contents: Sequence[Any]
+    join: Join, known: ContainerChange, contents: Sequence[Any]
 ) -> Sequence[LocationPhi]:
     """Plan the changes of a container that has the same form after both sides."""
     kind, owner = containers.kind_of(type(known.variable)), known.variable
@@ -127,10 +136,47 @@ def _same_form_changes(
     for pair in _that_may_outlive(owner, contents):
         require_no_earlier_history(pair, "an item of a container")
     return [
-        OneValue(Location(LocationKind.ITEM, owner, key), merger.merge(left, right), (left, right))
+        _item_change(join, Location(LocationKind.ITEM, owner, key), left, right)
         for key, left, right in zip(one, one.values(), other.values(), strict=True)
         if not (left is right is before.get(key))
     ]
+
+
+def _item_change(join: Join, location: Location, *sides: Value) -> LocationPhi:
+    """Plan an item that is merged. Raises ``Refusal``."""
+    merged = join.merger.attempt(lambda: join.merger.merge(*sides))
+    if not isinstance(merged, Refusal):
+        return OneValue(location, merged, sides)  # type: ignore[arg-type]
+    kinds, finding = set(map(_kind_of, sides)), Finding(Claim.COMPUTED_WITH, join.site, join.form)
+    if None in kinds or len(kinds) > 1 or not any(map(is_unbacked, sides)):
+        raise merged
+    kind, between = kinds.pop(), None
+    if kind is int:
+        between = reduce(operator.or_, map(_limits, sides))
+    if finding.known is not None or (between is not None and shape_env.may_overflow(between)):
+        raise merged
+    one, other = (
+        join.merger.adopt(side, then_side=taken)
+        for taken, side in zip((True, False), sides, strict=True)
+    )
+    return OneNumber(location, (one, other), kind, between, finding)  # type: ignore[arg-type]
+
+
+def _limits(number: Value) -> Any:
+    if isinstance(number, compat.SymNodeVariable):
+        return shape_env.limits_of(number)
+    known = number.as_python_constant()
+    return compat.ValueRanges(known, known)
+
+
+def _kind_of(value: Value) -> type | None:
+    """Return ``int`` or ``float`` for a number of Python's."""
+    known: type | None = None
+    if isinstance(value, compat.ConstantVariable):
+        known = type(value.value)
+    elif isinstance(value, compat.SymNodeVariable):
+        known = {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
+    return known if known in (int, float) else None
 
 
 def _by_key(items: Any) -> dict[Any, Value]:
@@ -199,7 +245,7 @@ def _created_entry(
 def _plan_appended(
     join: Join, variable: Value, before: Any, contents: Sequence[Any]
 ) -> LocationPhi | None:
-    """Plan what one side appends to a list that the call has made; ``None`` where that is not all.
+    """Plan what sides append to a list that the call has made; ``None`` where that is not all.
 
     ``contents`` are those after the first side and after the other one.
     """
@@ -209,18 +255,31 @@ def _plan_appended(
         return None
     if finding.known is not None or _is_iterated_over(join.tx, variable):
         return None
-    other, taken = (_is_same(side, before) for side in contents)
-    if other is taken:  # both sides append, or neither
+    one, other = (_appended(before, after) for after in contents)
+    if one is None or other is None or _are_alike(one, other):
         return None
-    after = contents[0 if taken else 1]
-    added = [each.realize() for each in after[len(before) :]]
-    is_longer = added and _is_same(after[: len(before)], before)
-    if not (is_longer and all(map(may_be_optional, added))):
+    absent = reversed(join.merger.fixed())
+    sides = [
+        Added(taken, [join.merger.adopt(each, then_side=taken) for each in items], numbers)
+        for taken, items, numbers in zip((True, False), (one, other), absent, strict=True)
+        if items
+    ]
+    return Appended(Location(LocationKind.CONTENTS, variable), before, sides, finding)
+
+
+def _appended(before: Sequence[Value], after: Sequence[Value]) -> list[Value] | None:
+    """Return what a side appends to a list; ``None`` if it does something else to it."""
+    if not _is_same(after[: len(before)], before):
         return None
-    plans = [join.merger.adopt(each, then_side=taken) for each in added]
-    absent = join.merger.fixed()[1 if taken else 0]
-    location = Location(LocationKind.CONTENTS, variable)
-    return Appended(location, taken, before, plans, absent, finding)
+    items = [each.realize() for each in after[len(before) :]]
+    return items if all(map(may_be_optional, items)) else None
+
+
+def _are_alike(one: Sequence[Value], other: Sequence[Value]) -> bool:
+    """Return whether both sides append as many items, which are all there."""
+    return len(one) == len(other) and not any(
+        isinstance(each, OptionalItem) for each in (*one, *other)
+    )
 
 
 def plan_journal(

@@ -10,16 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from bcmend.delivery import records
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.tracing.merging.journaled_container import Journal, start
 from bcmend.tracing.merging.lazy_phi import GatedPhi, owner_in_a_record
 from bcmend.tracing.merging.merge import Join
-from bcmend.tracing.numbers import predicates
+from bcmend.tracing.numbers import float_tensors, predicates, scalars
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
+from bcmend.tracing.search.assumptions import Finding
+from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Build, Merged
 from bcmend.tracing.sites.refusal import Refusal
@@ -88,6 +92,37 @@ class OneValue(LocationPhi):
         name = constant(key) if is_attribute else containers.key_model(key)
         inputs = [owner_in_a_record(owner), name, value, join.predicate, *sides]
         _append_store(join, action, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class OneNumber(LocationPhi):
+    """A number of the graph, selected from those of both sides, which are of one kind.
+
+    ``finding`` is falsified if something has to know it; ``between`` is where an integer is.
+    """
+
+    sides: tuple[Build, Build]
+    kind: type
+    between: Any
+    finding: Finding
+
+    def read(self, join: Join, merged: Merged) -> Value:
+        tx = join.tx
+        one, other = (self._tensor(tx, side(merged)).as_proxy() for side in self.sides)
+        number = scalars.take(tx, predicates.chosen(tx, join.predicate, one, other))
+        assert number is not None
+        if self.between is not None:
+            shape_env.limit(number, self.between)
+        body_states.state_of(tx.output.root_tx.f_code).noted_open.append(self.finding)
+        return number
+
+    def _tensor(self, tx: compat.Tracer, number: Value) -> TensorValue:
+        if self.kind is int:
+            return scalars.integer_tensor(tx, number)
+        if isinstance(number, compat.SymNodeVariable):
+            return float_tensors.as_tensor(tx, number.as_proxy())
+        value = number.as_python_constant()
+        return fx_graph.function(tx, torch.full, (), value, dtype=torch.float64)
 
 
 @dataclass(frozen=True, slots=True)

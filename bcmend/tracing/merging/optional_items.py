@@ -1,7 +1,8 @@
-"""Lists to which one side of a branch alone appends, and of which nobody looks at single items.
+"""Lists to which the sides of a branch append unlike, and of which nobody looks at single items.
 
 ``if mask.any(): losses.append(...)`` leaves a list as long as the data say. All items that it may
-have are in the graph, each beside the truth of whether it is there. How many there are, and what is
+have are in the graph, each beside the truth of whether it is there; those of one side are not where
+those of the other are, so that they may stand behind one another. How many there are, and what is
 computed of all of them, needs no list (``indexing.joined_items``). Whatever else looks at one makes
 Dynamo trace the frame again, with the branch told that its sides have to append alike.
 """
@@ -214,21 +215,33 @@ def _counted(tx: compat.Tracer, most: int, optional: Sequence[OptionalItem]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Appended(LocationPhi):
-    """A list to which one side alone appends."""
+class Added:
+    """What one side appends, and the numbers that symbols have on the other one."""
 
     taken: bool
-    before: Sequence[Value]
-    added: Sequence[Build]
+    items: Sequence[Build]
     absent: Mapping[Any, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Appended(LocationPhi):
+    """A list to which one side alone appends, or both do, but not alike."""
+
+    before: Sequence[Value]
+    sides: Sequence[Added]
     finding: Finding
 
     def read(self, join: Join, merged: Merged) -> Any:
-        predicate = join.predicate if self.taken else predicates.negated(join.tx, join.predicate)
-        return [*self.before, *(self._item(join, predicate, plan(merged)) for plan in self.added)]
+        items = list(self.before)
+        for side in self.sides:
+            condition = join.predicate
+            predicate = condition if side.taken else predicates.negated(join.tx, condition)
+            items += [self._item(join, predicate, plan(merged), side.absent) for plan in side.items]
+        return items
 
-    def _item(self, join: Join, predicate: TensorValue, value: Value) -> OptionalItem:
-        absent = self.absent
+    def _item(
+        self, join: Join, predicate: TensorValue, value: Value, absent: Mapping[Any, int]
+    ) -> OptionalItem:
         if isinstance(value, OptionalItem):
             predicate, absent = predicates.both(join.tx, predicate, value.predicate), {}
             value = value.value

@@ -24,6 +24,7 @@ from bcmend.names import NUMBERS
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.effects.hazards import AUTOCAST
 from bcmend.tracing.numbers.written_memory import (
+    is_of_arrays,
     is_of_functorch,
     is_of_torch,
     is_written,
@@ -439,7 +440,7 @@ def _may_be_run(node: Node) -> bool:
 def _may_be_run_with_host_draws(node: Node) -> bool:
     if node.op == "placeholder":
         return graph_inputs.place_drawn(node) is not None or _may_be_run(node)
-    is_of_numpy = str(node.target).startswith("bcmend.numpy.")
+    is_of_numpy = is_of_arrays(node.target) or str(node.target).startswith("bcmend.numpy.")
     return (is_of_numpy and all(map(is_small, parts_of(node)))) or _may_be_run(node)
 
 

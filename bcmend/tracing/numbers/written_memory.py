@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -137,3 +138,18 @@ def is_of_torch(target: Any) -> bool:
     if isinstance(target, compat.HigherOrderOperator) or module.startswith(_TRANSFORMS):
         return False
     return module.partition(".")[0] in ("torch", "_operator", "builtins")
+
+
+def is_of_arrays(target: Any) -> bool:
+    """Return whether an operation is a comparison or arithmetic of numpy's arrays, as new ones.
+
+    Dynamo makes an object of each, which no other trace has.
+    """
+    is_of_dynamo = type(target).__module__.startswith("torch._dynamo")
+    return is_of_dynamo and getattr(target, "op", None) in _OF_ARRAYS
+
+
+_OF_ARRAYS: Final = (
+    *(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne),
+    *(operator.add, operator.sub, operator.mul, operator.truediv, operator.neg),
+)

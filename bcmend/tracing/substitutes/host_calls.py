@@ -33,7 +33,7 @@ from bcmend.dynamo.values import Value, constant, fake_mode_of, is_unbacked
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.effects import random_draws
-from bcmend.tracing.numbers import ahead, scalars, slices
+from bcmend.tracing.numbers import ahead, predicates, scalars, slices
 from bcmend.tracing.programs import arm_conditions, host_draws
 from bcmend.tracing.programs.host_draws import Condition, HostDraw, Later
 from bcmend.tracing.sites import body_states, nesting_limits
@@ -175,7 +175,7 @@ def _truth(tx: compat.Tracer, value: Value) -> Later:
     Raises:
         Refusal: it cannot be computed in front.
     """
-    if not isinstance(value, compat.SymNodeVariable) and type(value) is not compat.TensorVariable:
+    if not isinstance(value, compat.SymNodeVariable) and not predicates.is_of_data(value):
         raise NotThisWay()
     node = value.as_proxy().node
     if not (frames.ends_at_a_boundary(tx) and slices.are_whole(tx, node)):

@@ -1,4 +1,4 @@
-"""Lists to which one side of a branch appends, in loops too long for a path for each length."""
+"""Lists to which the sides of a branch append unlike, in loops too long for a path a length."""
 
 from __future__ import annotations
 
@@ -120,11 +120,46 @@ def _checked(x: Tensor) -> Any:
     return sum(found)
 
 
+def _one_or_the_other(x: Tensor) -> Any:
+    found = []
+    for row, after in zip(x, x.roll(-1, 0), strict=True):
+        if row[0] * after[0] > 0:
+            found.append(row.sum())
+        elif row[0] > 0:
+            found.append(after.sum() * 3)
+    return torch.stack(found).mean() if found else x.sum() * 0
+
+
+def _more_on_one_side(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row * 2)
+            found.append(row - 1)
+        else:
+            found.append(row)
+            if row[0] < -0.5:
+                found.append(row.exp())
+    return torch.stack(found).exp().amax(0), sum(found) / len(found)
+
+
+def _parts_of_other_lengths(x: Tensor) -> Any:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row.repeat(2))
+            found.append(row)
+        elif row[0] < -0.5:
+            found.append(row[:1])
+    return torch.cat(found).exp().mean() if found else x.sum() * 0
+
+
 PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     each.__name__: each
     for each in (
         _added, _added_to_another, _stacked, _beside_a_sure_one, _in_a_comprehension, _two_lists,
-        _nested, _in_a_dictionary, _rows_of_several, _may_be_empty, _checked,
+        _nested, _in_a_dictionary, _rows_of_several, _may_be_empty, _checked, _one_or_the_other,
+        _more_on_one_side, _parts_of_other_lengths,
     )
 }  # fmt: skip
 
@@ -142,7 +177,10 @@ def test_lists_of_some_items_are_joined(name: str) -> None:
     ("name", "backend"),
     [
         pytest.param(name, backend, marks=pytest.mark.slow if backend == "inductor" else ())
-        for name in ("_stacked", "_two_lists", "_rows_of_several", "_nested")
+        for name in (
+            *("_stacked", "_two_lists", "_rows_of_several", "_nested", "_one_or_the_other"),
+            *("_more_on_one_side", "_parts_of_other_lengths"),
+        )
         for backend in ("eager", "aot_eager", "inductor")
     ],
 )

@@ -92,6 +92,20 @@ def test_a_list_that_grows_on_one_side_has_items_that_may_not_be_there() -> None
     assert traced(step, FLAG, VECTOR).result == 1 + bool(FLAG)
 
 
+def test_a_list_that_grows_unlike_has_the_items_of_both_sides() -> None:
+    def step(tx: Any, flag: Any, x: Any, y: Any) -> Any:
+        items, grown = _list(x), _list(x)
+        join = join_of(tx, flag)
+        arms = _arm(_to(items, x, x), _to(grown, x, x)), _arm(_to(items, x, y, y), _to(grown, x, y))
+        apply(join, plan_changes(join, arms), [x])
+        assert [each.value for each in items.optional] == [x, y, y]
+        assert items.optional[0].predicate is join.predicate
+        assert not isinstance(grown, OptionalList), "both sides append one item"
+        return items.length(tx)
+
+    assert traced(step, FLAG, VECTOR, OTHER).result == 2 + (not FLAG)
+
+
 def test_a_list_of_which_items_are_read_is_journaled() -> None:
     def step(tx: Any, flag: Any, x: Any) -> Any:
         items = _list(x)

@@ -136,6 +136,16 @@ def test_an_arm_draws_where_it_is_taken() -> None:
     _assert_same_streams(program)
 
 
+def test_a_condition_on_an_array_that_was_drawn() -> None:
+    def program(x: Tensor) -> Tensor:
+        share = numpy.random.rand(1)
+        if x.size(1) > 2 and share * 2 < 1.2:
+            x = x * numpy.random.beta(1.0, 1.0)
+        return x + random.random()
+
+    _assert_same_streams(program)
+
+
 def test_arms_that_return() -> None:
     def program(x: Tensor) -> Tensor:
         if random.random() < 0.5:
