@@ -93,6 +93,26 @@ def a_choice_in_inductor() -> Function:
     return program
 
 
+def masked_matrices() -> list[Arguments]:
+    """Calls with the same, and a mask of rows."""
+    mask = torch.arange(1024) % 3 == 0
+    return [(*each, mask if at else ~mask) for at, each in enumerate(large_matrices())]
+
+
+@program(
+    "sizes that have another name already",
+    inputs=masked_matrices,
+    backend="inductor",
+    way=compiled_anew,
+)
+def rows_behind_a_choice_in_inductor() -> Function:
+    def program(x: Tensor, truth: Tensor, mask: Tensor) -> Any:
+        y = x @ x @ x if truth else x @ x  # calls of a library, as below
+        return y[mask]
+
+    return program
+
+
 @program("AotAutograd.__call__", inputs=matrices, backend="inductor")
 def a_graph_in_inductor() -> Function:
     def program(x: Tensor, truth: Tensor, y: Tensor) -> Any:

@@ -125,6 +125,15 @@ def signs_of_numbers() -> Function:
     return program
 
 
+@program("`divmod` of symbolic numbers")
+def a_row_and_a_column() -> Function:
+    def program(x: Tensor) -> Any:
+        row, column = divmod(int(x.argmax()), 2)
+        return x * row + column
+
+    return program
+
+
 @program()
 def conversions_of_numbers() -> Function:
     def program(x: Tensor) -> Any:

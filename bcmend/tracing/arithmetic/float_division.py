@@ -1,8 +1,10 @@
-"""``//`` and ``%`` of floating numbers out of tensors.
+"""``//`` and ``%`` of floating numbers out of tensors, and ``divmod`` of symbolic ones.
 
 Torch has both of integers. Of floats ``v // 0.1`` is ``floor(v / 0.1)`` to it, 10.0 for 1.0 where
 Python gives 9.0, and ``v % 1`` is a symbolic integer, which is zero. Back ends that trace the
 graph again compute with these. So the graph gets an operator that divides as Python does.
+
+Dynamo has no ``divmod`` of symbolic numbers: it is the quotient and the remainder.
 
 Works round ``FloorDiv`` and ``PythonMod`` (torch/utils/_sympy/functions.py); reproduced on 2.13.0,
 no issue is known.
@@ -75,3 +77,26 @@ def _are_numbers(operands: Sequence[Value]) -> bool:
         and any(map(is_unbacked, operands))
         and not is_constant_zero
     )
+
+
+@hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, "`divmod` of symbolic numbers")
+def _call(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+    is_of_two = called.fn is divmod and len(args) == 2 and not kwargs
+    if not is_of_two or not capture_mode.may_be_mended(tx):
+        return inner(called, tx, args, kwargs)
+    numbers = [each.realize() for each in args]
+    known = (isinstance(each, compat.SymNodeVariable) for each in numbers)
+    is_constant_zero = numbers[1].is_python_constant() and not numbers[1].as_python_constant()
+    if is_constant_zero or not any(known) or not all(map(_is_number, numbers)):
+        return inner(called, tx, args, kwargs)
+    parts = (operator.floordiv, operator.mod)
+    return compat.TupleVariable(
+        [compat.BuiltinVariable(each).call_function(tx, numbers, {}) for each in parts]
+    )
+
+
+def _is_number(value: Value) -> bool:
+    """Return whether a value is a symbolic number, or one that is known."""
+    if isinstance(value, compat.SymNodeVariable):
+        return not isinstance(value.sym_num, torch.SymBool)
+    return value.is_python_constant() and type(value.as_python_constant()) in (int, float)

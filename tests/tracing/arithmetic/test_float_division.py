@@ -68,3 +68,34 @@ def test_a_divisor_of_zero_raises(divided: Callable[[float, float], float], back
         return x * v
 
     assert_equivalent(lambda: program, _given(3.0, 1.0, 0.5), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACK_ENDS)
+def test_a_quotient_and_its_remainder_at_once(backend: str) -> None:
+    def program(x: Tensor) -> Any:
+        row, column = divmod(int(x.argmax()), 2)
+        whole, rest = divmod(x[0].item(), 0.75)
+        hours, seconds = divmod(97, int(x[0]) + 4)
+        return x[row] * column, whole, rest * x, hours - seconds, divmod(-int(x[0]), -3)
+
+    assert_equivalent(lambda: program, _given(1.0, 0.7, 5.75, -2.25), backend=backend)
+
+
+def test_a_quotient_of_sizes_and_its_remainder() -> None:
+    def program(x: Tensor) -> Any:
+        groups, rest = divmod(x.shape[0], 3)
+        return x[: groups * 3].reshape(groups, 3).sum(0) + rest * (x.sum() > 2)
+
+    calls = [call(torch.ones(size)) for size in (4, 7, 8, 9)]
+    assert_equivalent(lambda: program, lambda: calls, graphs=None, recompiles=2)
+
+
+@pytest.mark.parametrize("divisor", [0, 0.0, None])
+def test_a_quotient_and_its_remainder_by_zero(divisor: float | None) -> None:
+    def program(x: Tensor) -> Any:
+        number = int(x[0]) if divisor is None else divisor
+        return x + sum(divmod(int(x[1]) + 3, number))
+
+    assert_equivalent(
+        lambda: program, _given(0.0, 2.0), fullgraph=False, graphs=None, recompiles=None
+    )
