@@ -20,6 +20,9 @@ _STEPS: Final = (
     "own = own + w",
     "rate = rate * 0.5",
     "rate = rate + 1",
+    "rate = w.sum().item()",
+    "rate = rate * 0.5 + abs(y.max().item() - rate)",
+    "rate = min(rate, w.max().item())",
     "flag = not flag",
     "flag = w.sum().item() > {float}",
     "n = n + 2",
@@ -61,6 +64,7 @@ _GOING: Final = (
     "total < 20",
     "{data}",
     "w.sum().item() < 25",
+    "abs(rate - w.sum().item()) < 5",
     "torch.equal(w, y)",
 )
 
@@ -125,6 +129,34 @@ for i in range({turns}):
     if {going}:
         break
     {step}
+""",
+            """
+for i in range({turns}):
+    {step}
+    if {going}:
+        {step}
+    elif {going}:
+        break
+    {step}
+""",
+            """
+for i in range({turns}):
+    {step}
+    if {going}:
+        continue
+    {step}
+    if {going}:
+        break
+""",
+            """
+rate = float("inf")
+while rate > 0.5 and i < 14:
+    {step}
+    w = w * 0.5
+    rate, last = w.abs().sum().item(), rate
+    if {going} or abs(rate - last) < 0.25:
+        break
+    i += 1
 """,
             """
 for i in range({turns}):

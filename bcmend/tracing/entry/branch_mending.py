@@ -330,7 +330,7 @@ def _behind_the_loop(
     tx: compat.Tracer, target: Any, site: LiveSite, end: while_loops.LoopEnd, arms: Arms
 ) -> Value | None:
     """Go on where a loop was left."""
-    one, other = (arm.with_inputs(end.inputs.items) for arm in arms)
+    one, other = end.arms(arms)
     if end.by_exhaustion:
         outcome = _branch(tx, target, site, 0, end.predicate, (one, other))
     else:

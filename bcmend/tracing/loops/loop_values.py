@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.fx import Proxy
@@ -15,9 +15,9 @@ from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import TensorValue, Value, example_of, fake_mode_of
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.effects.operator_runs import stand_in
-from bcmend.tracing.loops.open_ranges import OpenIterator, is_number, number_in, with_number
+from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_number
 from bcmend.tracing.merging.lazy_phi import LazyPhi
-from bcmend.tracing.numbers import scalars
+from bcmend.tracing.numbers import float_tensors, scalars
 from bcmend.tracing.sites.refusal import NotThisWay
 
 
@@ -94,9 +94,24 @@ def _change_of(one: Value, other: Value) -> CarriedChange:
         if difference(example_of(one), example_of(other)):
             raise NotThisWay("a tensor has another shape, dtype or device after a turn")
         return CarriedChange.TENSOR
-    if is_number(one) and is_number(other):
-        return CarriedChange.NUMBER
-    raise NotThisWay("a turn changes something that is neither a tensor nor a number")
+    kinds = [_kind_of(one), _kind_of(other)]
+    if None in kinds:
+        raise NotThisWay("a turn changes something that is neither a tensor nor a number")
+    if kinds[0] is not kinds[1]:
+        raise NotThisWay("a turn makes a fraction of an integer, or an integer of a fraction")
+    return CarriedChange.NUMBER
+
+
+#: What the operator has for numbers of Python's; Inductor and backward take no numbers.
+_DTYPES: Final[dict[type, torch.dtype]] = {int: torch.int64, float: torch.float64}
+
+
+def _kind_of(value: Value) -> type | None:
+    """Return ``int`` or ``float`` for a number, known or symbolic."""
+    if isinstance(value, compat.SymNodeVariable):
+        return {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
+    known = type(value.as_python_constant()) if value.is_python_constant() else None
+    return known if known in _DTYPES else None
 
 
 def _require_one_kind(one: TensorValue, other: TensorValue) -> None:
@@ -161,13 +176,16 @@ def stand_ins(
         entering[position] = fx_graph.in_kind_of(tx, known, entered_as)
     for position in carried.numbers:
         before = inputs[position].realize()
+        kind = _kind_of(number_in(before))
+        assert kind is not None
         with fake_mode_of(tx):
-            example = torch.zeros((), dtype=torch.int64)
+            example = torch.zeros((), dtype=_DTYPES[kind])
         proxy = tracer.create_graph_input(f"number_{position}", torch.Tensor, example)
         entered.append(proxy)
         tensor = compat.wrap_fx_proxy(tx, proxy, example_value=example)
         count = out_of_the_operator(tx, number_in(before), tensor)
-        scalars.count_from(tx, count)
+        if kind is int:
+            scalars.count_from(tx, count)
         entering[position] = with_number(before, count)
     for position in carried.ranges:
         entering[position] = _Endless(mutation_type=compat.ValueMutationNew())
@@ -175,15 +193,30 @@ def stand_ins(
 
 
 def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> TensorValue:
-    """Return the tensor for a carried value: Inductor and backward take no numbers."""
+    """Return the tensor for a carried value."""
     if isinstance(value, compat.TensorVariable):
         return value
+    if _kind_of(value) is float:
+        return _fraction(tx, value, carried)
     if carried.gradients and isinstance(value, compat.SymNodeVariable):
         counted = scalars.tensor_of_count(tx, value)
         if counted is None:
             raise NotThisWay("a turn computes with a Python number while gradients are recorded")
         return counted
     return scalars.integer_tensor(tx, value)
+
+
+def _fraction(tx: compat.Tracer, value: Value, carried: Carried) -> TensorValue:
+    """Return a double with the value of a floating number, through which no gradient flows."""
+    if not isinstance(value, compat.SymNodeVariable):
+        known = value.as_python_constant()
+        return fx_graph.function(tx, torch.full, (), known, dtype=_DTYPES[float])
+    tensor = float_tensors.as_operand(tx, value.as_proxy())
+    if not carried.gradients:
+        return tensor
+    if tensor.as_proxy().node.target is torch.scalar_tensor:
+        raise NotThisWay("a turn computes with a Python number while gradients are recorded")
+    return fx_graph.method(tx, "detach", tensor)
 
 
 def out_of_the_operator(tx: compat.Tracer, before: Value, value: Value) -> Value:
@@ -216,7 +249,7 @@ def carried_values(
             _require_one_kind(known, value)
             if difference(example_of(known), example_of(value)):
                 raise NotThisWay("a tensor has another shape, dtype or device after a turn")
-        elif not is_number(value):
+        elif _kind_of(value) is not _kind_of(number_in(known.realize())):
             raise NotThisWay("a turn makes something else of a number")
         values.append(value)
     found = carried

@@ -17,7 +17,7 @@ import torch
 from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, shape_env
-from bcmend.dynamo.models import containers
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
 from bcmend.names import SPLIT
 from bcmend.tracing.effects.hazards import hazards_of
@@ -42,7 +42,8 @@ from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search import refused_forms
-from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
@@ -79,6 +80,36 @@ class LoopEnd:
     inputs: compat.TupleVariable
     leaving: int
     by_exhaustion: bool
+    site: LiveSite
+
+    def arms(self, arms: tuple[Arm, Arm]) -> list[Arm]:
+        """Return the arms of the branch with what the loop has left them.
+
+        How far a range was gone over is not known in the arm that leaves.
+        """
+        inputs = list(self.inputs.items)
+        found = [arm.with_inputs(inputs) for arm in arms]
+        left: list[Value] = [
+            _LeftRange(self.site) if _is_at_its_end(each) else each for each in inputs
+        ]
+        found[self.leaving] = arms[self.leaving].with_inputs(left)
+        return found
+
+
+def _is_at_its_end(value: Value) -> bool:
+    return isinstance(value, compat.RangeIteratorVariable) and containers.items_left(value) == 0
+
+
+class _LeftRange(compat.RangeIteratorVariable):
+    """An iterator over a range that a loop has gone over in part."""
+
+    def __init__(self, site: LiveSite) -> None:
+        super().__init__(0, 0, 1, 0)
+        self.site = site
+
+    @methods.implements(methods.ITERNEXT)
+    def _next(self, tx: compat.Tracer) -> Value:
+        falsify(Finding(Claim.LEFT, self.site))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +169,9 @@ def run_loop(
     tx: compat.Tracer, target: Any, site: LiveSite, condition: Value, arms: tuple[Arm, Arm]
 ) -> LoopEnd | None:
     """Lower a loop to one operator; ``None`` where neither arm comes back, or that is refused."""
+    if not site.holds(Claim.LEFT):
+        nesting_limits.note_unrolled(tx, "it goes on where a turn has left it")
+        return None
     for staying, each in enumerate(arms):
         # The arm finds one more number in the open ranges that it goes over.
         items = each.inputs.items
@@ -299,7 +333,8 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         inputs[position] = exhausted(inputs[position])
     loop_results.watch_carried(tx, site, carried, (loop.arm.inputs.items, values, inputs))
     by_exhaustion = bool(more) or iterations_left is not None
-    return LoopEnd(results[0], compat.TupleVariable(inputs), 1 - loop.staying, by_exhaustion)
+    leaving = 1 - loop.staying
+    return LoopEnd(results[0], compat.TupleVariable(inputs), leaving, by_exhaustion, site)
 
 
 def _not_behind_a_failure(loop: _Loop, predicate: TensorValue) -> TensorValue:

@@ -66,6 +66,20 @@ def _computed(tx: compat.Tracer, number: Proxy) -> TensorValue | None:
     return _call(tx, _SAME[node.target], *operands) if node.target in _SAME else None
 
 
+def comparison(tx: compat.Tracer, truth: Proxy) -> TensorValue | None:
+    """Return how two floating numbers compare, of which the graph has tensors; else ``None``."""
+    node = truth.node
+    if node.target not in dead_numbers.COMPARISONS:
+        return None
+    numbers = [each for each in node.args if isinstance(each, Node)]
+    if not all(isinstance(each.meta.get("example_value"), torch.SymFloat) for each in numbers):
+        return None
+    operands = [_operand(tx, _outside(truth, each)) for each in node.args]
+    if any(each is None for each in operands):
+        return None
+    return fx_graph.function(tx, node.target, *operands)
+
+
 def _outside(number: Proxy, operand: Any) -> Any:
     return Proxy(operand, number.tracer) if isinstance(operand, Node) else operand
 

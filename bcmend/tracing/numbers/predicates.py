@@ -11,7 +11,7 @@ from torch.fx import Proxy
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, Value, example_of, is_unbacked
 from bcmend.tracing.gradients import untaken_gradients
-from bcmend.tracing.numbers import scalars
+from bcmend.tracing.numbers import float_tensors, scalars
 from bcmend.tracing.programs import deciding_draws
 
 
@@ -33,10 +33,10 @@ def is_single(value: Value) -> bool:
 def as_predicate(tx: compat.Tracer, condition: Value) -> TensorValue:
     """Return the truth of a one-element tensor or symbolic number as a 0-d boolean tensor."""
     if isinstance(condition, compat.SymNodeVariable):
-        stored = scalars.tensor_of(tx, condition)
+        proxy = condition.as_proxy()
+        stored = scalars.tensor_of(tx, condition) or float_tensors.comparison(tx, proxy)
         if stored is not None:
             return stored
-        proxy = condition.as_proxy()
         if not isinstance(condition.sym_num, torch.SymBool):
             proxy = tx.output.create_proxy("call_function", operator.ne, (proxy, 0), {})
             compat.wrap_fx_proxy(tx, proxy)

@@ -51,6 +51,12 @@ def test_a_live_in_is_carried_by_its_kind() -> None:
     assert what_changes(before, after, gradients=True) == Carried((1,), (0,), (3,), True)
 
 
+def test_fractions_are_carried_as_integers_are() -> None:
+    before = [constant(float("inf")), constant(0.5), constant(float("nan")), constant(0.0)]
+    after = [constant(1.0), constant(0.5), constant(float("nan")), constant(-0.0)]
+    assert what_changes(before, after, gradients=False) == Carried((), (0, 3), (), False)
+
+
 def test_a_tensor_that_is_the_same_by_another_name_is_not_carried() -> None:
     example = torch.ones(2)
     found = what_changes([_tensor(example)], [_tensor(example)], gradients=False)
@@ -73,7 +79,7 @@ def test_a_tensor_that_is_the_same_by_another_name_is_not_carried() -> None:
         (
             constant(1),
             constant(1.0),
-            "a turn changes something that is neither a tensor nor a number",
+            "a turn makes a fraction of an integer, or an integer of a fraction",
         ),
         (
             _tensor(torch.ones(2)),

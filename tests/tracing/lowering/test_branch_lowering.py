@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import constant, example_of
@@ -110,12 +111,18 @@ def test_a_merged_tensor_that_is_an_older_one_is_watched() -> None:
             for compute in (lambda tx, x: x, _negated)
         ]
         branch = TracedBranch(site, predicate, (arms[0], arms[1]), 0, predicate)
-        with mock.patch.object(watches, "add") as add:
+        with (
+            mock.patch.object(watches, "add") as add,
+            mock.patch.object(watches, "add_question") as asked,
+        ):
             (merged,) = lower(tx, branch, fx_graph.Transaction(tx)).items  # type: ignore[attr-defined]
-        watched = [call.args[1] for call in add.call_args_list]
-        assert len(watched) == 2
-        assert watched[0] is example_of(merged) and watched[1] is example_of(x)
+        (watched,) = (call.args[1] for call in add.call_args_list)
+        assert watched is example_of(x)
         assert add.call_args.args[2] == Finding(Claim.NEW, site, 0)
+        is_seen, finding = asked.call_args_list[0].args[1:]
+        assert finding == Finding(Claim.NEW, site, 0) and not is_seen()
+        increment_version(example_of(merged))
+        assert is_seen()  # the older one is an argument of the call
         return merged
 
     traced(step, YES, torch.ones(2))
