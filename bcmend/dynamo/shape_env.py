@@ -9,9 +9,10 @@ run whatever its condition.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -272,6 +273,113 @@ def assert_again(tx: compat.Tracer, asserted: Iterable[Any]) -> None:
     """Assert at the present place of the trace what was asserted in an arm."""
     for each in asserted:
         tx.output.shape_env.guard_or_defer_runtime_assert(each.expr, each.msg)
+
+
+def told_by_assertions(environment: Any, question: Any) -> Any:
+    """Return what the assertions of a graph say of a comparison; ``None`` if nothing.
+
+    torch finds ``u0 + 8 == 0`` to be false where just that is asserted, and not of
+    ``u0 + 5 >= 0``.
+    """
+    asserts = environment.deferred_runtime_asserts.values()
+    known = [part for every in asserts for each in every for part in sympy.And.make_args(each.expr)]
+    return follows_from(known, question, dict(environment.var_to_range))
+
+
+def follows_from(known: Sequence[Any], question: Any, ranges: Mapping[Any, Any]) -> Any:
+    """Return the truth of a comparison of integers that follows from others; ``None`` if none."""
+    number = _difference(question)
+    if number is None:
+        return None
+    if sympy.expand(_maximum(question.lhs) - _maximum(question.rhs)) == 0:
+        return question.func(0, 0)
+    if isinstance(question, (sympy.Eq, sympy.Ne)):
+        others = [_difference(each) for each in known if isinstance(each, sympy.Ne)]
+        if any(
+            sympy.expand(number - sign * each) == 0
+            for each in others
+            for sign in (1, -1)
+            if each is not None
+        ):
+            return sympy.true if isinstance(question, sympy.Ne) else sympy.false
+    least = [each for comparison in known for each in _never_negative(comparison)]
+    limits = _limits(number, least, ranges)
+    truth = compat.bound_sympy(question.func(_LIMITED, 0), {_LIMITED: limits})
+    return truth.lower if truth.is_singleton() else None
+
+
+def _maximum(number: Any) -> Any:
+    """Return an integer written as the greatest of numbers without maxima, as far as it can be.
+
+    Dynamo writes the length of a slice as ``Max(0, u1 - u0)``, Inductor as ``Max(u0, u1) - u0``.
+    """
+    found = set(_greatest_of(number))
+    greatest: Any = compat.Max
+    return greatest(*found) if len(found) > 1 else found.pop()
+
+
+def _greatest_of(number: Any) -> list[Any]:
+    """Return the numbers of which an integer is the greatest."""
+    if isinstance(number, compat.Max):
+        return [one for each in number.args for one in _greatest_of(each)]
+    if not isinstance(number, (sympy.Add, compat.Min)):
+        return [number.func(*map(_maximum, number.args)) if number.args else number]
+    choices = [_greatest_of(each) for each in number.args]
+    if math.prod(map(len, choices)) > _MOST_CHOICES:
+        return [number]
+    return [number.func(*each) for each in itertools.product(*choices)]
+
+
+#: More numbers than this are not written out to find that two expressions are the same.
+_MOST_CHOICES: Final = 16
+
+#: Stands for a number of which the limits alone are known.
+_LIMITED: Final = sympy.Symbol("limited", integer=True)
+
+
+def _limits(number: Any, least: Sequence[Any], ranges: Mapping[Any, Any]) -> Any:
+    """Return between which values an integer is where none of ``least`` is negative."""
+    limits = [compat.bound_sympy(number, dict(ranges))]
+    if all(each.is_integer for each in number.args):
+        names = {each: sympy.Dummy(integer=True) for each in number.args if not each.is_number}
+        parts = {name: _limits(each, least, ranges) for each, name in names.items()}
+        if parts:
+            written = number.func(*(names.get(each, each) for each in number.args))
+            limits.append(compat.bound_sympy(written, parts))
+    for each in least:
+        above, below = (sympy.expand(part) for part in (number - each, number + each))
+        lower = compat.bound_sympy(above, dict(ranges)).lower
+        limits.append(compat.ValueRanges(lower, compat.bound_sympy(below, dict(ranges)).upper))
+    found = limits[0]
+    for each in limits[1:]:
+        lower, upper = max(found.lower, each.lower), min(found.upper, each.upper)
+        if lower <= upper:  # else the graph always fails
+            found = compat.ValueRanges(lower, upper)
+    return found
+
+
+def _difference(comparison: Any) -> Any:
+    """Return the left side of a comparison less the right one; ``None`` if it is no integer."""
+    if not isinstance(comparison, sympy.core.relational.Relational):
+        return None
+    if not all(side.is_integer for side in comparison.args):
+        return None
+    return comparison.lhs - comparison.rhs
+
+
+def _never_negative(known: Any) -> Iterator[Any]:
+    """Yield the integers of which a comparison says that they are zero or more."""
+    number = _difference(known)
+    if number is None:
+        return
+    if isinstance(known, (sympy.Ge, sympy.Eq)):
+        yield number
+    if isinstance(known, (sympy.Le, sympy.Eq)):
+        yield -number
+    if isinstance(known, sympy.Gt):
+        yield number - 1
+    if isinstance(known, sympy.Lt):
+        yield -number - 1
 
 
 def holds_for_most(question: Any) -> bool | None:

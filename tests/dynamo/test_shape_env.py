@@ -15,6 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.fx.proxy import GraphAppendingTracer
+from torch.utils._sympy.functions import FloorDiv, Max, Min, TruncToInt
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from bcmend.dynamo import shape_env
 from bcmend.tracing.entry import primitives  # noqa: F401  # the second one installs the first
@@ -231,3 +233,49 @@ SIZE = sympy.Symbol("u", integer=True)
 )
 def test_what_is_assumed_of_a_comparison(question: Any, answer: bool | None) -> None:
     assert shape_env.holds_for_most(question) is answer
+
+
+OTHER: Any = sympy.Symbol("w", integer=True)
+TRUNCATED = TruncToInt(sympy.Symbol("f", real=True))
+
+
+@pytest.mark.parametrize(
+    ("known", "question", "answer"),
+    [
+        ([TRUNCATED + 5 >= 0], sympy.Eq(TRUNCATED + 8, 0), False),
+        ([TRUNCATED + 5 >= 0], sympy.Ne(TRUNCATED + 8, 0), True),
+        ([TRUNCATED + 5 >= 0], sympy.Eq(TRUNCATED + 4, 0), None),
+        ([TRUNCATED + 5 >= 0], TRUNCATED + 4 >= 0, None),
+        ([TRUNCATED + 5 > 0], TRUNCATED + 4 >= 0, True),
+        ([SIZE + OTHER + 7 >= 0], SIZE + OTHER + 8 > 0, True),
+        ([SIZE + OTHER + 7 >= 0], SIZE + OTHER < -7, False),
+        ([SIZE + OTHER + 7 >= 0], SIZE + OTHER < -6, None),
+        ([SIZE + 7 >= 0, OTHER + 4 >= 0], (SIZE + 8) * (OTHER + 5) > 0, True),
+        ([SIZE + 7 >= 0, OTHER + 4 >= 0], (SIZE + 8) * (OTHER + 5) > 1, None),
+        ([SIZE + 7 >= 0], FloorDiv(SIZE + 9, 2) >= 1, True),
+        ([sympy.Ne(SIZE - OTHER, 0)], sympy.Eq(OTHER, SIZE), False),
+        ([sympy.Ne(SIZE, 0)], SIZE > 0, None),
+        ([sympy.Le(SIZE, OTHER)], SIZE <= OTHER + 1, True),
+        ([sympy.Eq(SIZE, OTHER + 2)], SIZE > OTHER, True),
+        ([SIZE < 3, SIZE > 5], sympy.Eq(SIZE, OTHER), None),
+        ([], sympy.Eq(Min(10, Max(SIZE, OTHER)) - SIZE, Max(0, OTHER - SIZE)), None),
+        (
+            [],
+            sympy.Eq(
+                FloorDiv(Min(10, Max(SIZE, OTHER)) - Min(10, SIZE), 2),
+                FloorDiv(Max(0, Min(10, OTHER) - Min(10, SIZE)), 2),
+            ),
+            True,
+        ),
+        ([SIZE + 7 >= 0], sympy.Symbol("v", real=True) + SIZE > -7, None),
+        ([], sympy.true, None),
+    ],
+)
+def test_what_follows_from_comparisons(
+    known: list[Any], question: Any, answer: bool | None
+) -> None:
+    ranges = {each: ValueRanges.unknown_int() for each in (SIZE, OTHER)}
+    ranges |= {each: ValueRanges.unknown() for each in TRUNCATED.free_symbols}
+    found = shape_env.follows_from(known, question, ranges)
+    assert found == answer
+    assert (found is None) is (answer is None)

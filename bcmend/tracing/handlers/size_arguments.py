@@ -216,6 +216,7 @@ def _call_function(
         kwargs = _with_numbers(tx, name, kwargs)
         if self.value in _RESIZE:
             _require_positive(tx, [*args[1:2], *kwargs.values()])
+            _require_something(tx, [*args[:1], *kwargs.values()][0])
     return _with_sizes(tx, inner(self, tx, list(args), kwargs))
 
 
@@ -237,6 +238,16 @@ def _require_positive(tx: compat.Tracer, given: Sequence[Value]) -> None:
         numbers = [one.realize() for one in items]
         claimed = [one.sym_num > 0 for one in numbers if is_unbacked(one)]
         size_questions.claim(tx, *claimed)
+
+
+def _require_something(tx: compat.Tracer, given: Value) -> None:
+    """Have the graph assert that there is something to resize; a batch may be empty."""
+    tensor = given.realize()
+    if isinstance(tensor, compat.TensorVariable):
+        sizes = example_of(tensor).shape[1:]
+        size_questions.claim(
+            tx, *(size > 0 for size in sizes if compat.free_unbacked_symbols(size))
+        )
 
 
 def _first_number(function: Any) -> int | None:

@@ -23,7 +23,14 @@ import torch
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.shape_env import FACTS, being_lowered, holds_for_most, is_of_arm, symbols_in
+from bcmend.dynamo.shape_env import (
+    FACTS,
+    being_lowered,
+    holds_for_most,
+    is_of_arm,
+    symbols_in,
+    told_by_assertions,
+)
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, is_unbacked
 from bcmend.tracing.numbers import filled_masks
@@ -236,6 +243,8 @@ def _assert(inner: Any, self: Any, orig_expr: Any, *more: Any, **named: Any) -> 
     if follows(self, orig_expr) is sympy.true:
         return True
     if _is_a_claim_of_inductor(self, orig_expr):
+        if told_by_assertions(self, self.simplify(orig_expr)) is sympy.true:
+            return True
         raise self._make_data_dependent_error(orig_expr, orig_expr)
     return bool(inner(self, orig_expr, *more, **named))
 
@@ -287,7 +296,8 @@ def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:
         return decided
     tx = translator_of_this_thread()
     if tx is None or known.is_complete:
-        return known.answers.get(_form(question))
+        told = known.answers.get(_form(question))
+        return told_by_assertions(environment, question) if told is None else told
     found = _implied(environment, question)
     if found is not None:
         form = _form(question)

@@ -337,3 +337,68 @@ def test_an_arm_that_squeezes_rows_leaves_for_a_single_one(
 @pytest.mark.parametrize("program", [_written_back, _of_a_function])
 def test_rows_of_which_there_is_one_at_most_are_squeezed_in_the_graph(program: Any) -> None:
     assert_equivalent(lambda: program, lambda: [call(torch.tensor([each])) for each in (2.0, -2.0)])
+
+
+class _Padded(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv2d(2, 3, 3)
+
+    def forward(self, x: torch.Tensor, margin: torch.Tensor) -> torch.Tensor:
+        n = int(margin.max())
+        return self.layer(torch.nn.functional.pad(x, [n, 0, n, 0], value=1.0))
+
+
+class _Reflected(_Padded):
+    def forward(self, x: torch.Tensor, margin: torch.Tensor) -> torch.Tensor:
+        left, top, right, bottom = margin.ceil().to(torch.int32)
+        sides = [left, right, top, bottom]
+        return self.layer(torch.nn.functional.pad(x, sides, mode="reflect"))
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("make", [_Padded, _Reflected])
+def test_a_layer_behind_padding_of_a_number_of_the_data_is_trained(
+    make: Any, backend: str, fullgraph: bool
+) -> None:
+    def inputs() -> list[Call]:
+        margins = ([1.2, 2, 0.4, 3], [2.0, 2, 1, 1], [0.0] * 4, [1.0, 0, 0, 1], [9.0, 1, 1, 1])
+        return [call(torch.ones(2, 2, 8, 8).cumsum(3), torch.tensor(each)) for each in margins]
+
+    # Inductor asks for the strides of what goes into a layer, unless it lays it out anew.
+    graphs = 1 if fullgraph and backend == "aot_eager" else None
+    assert_equivalent(
+        make,
+        inputs,
+        backend=backend,
+        training=True,
+        fullgraph=fullgraph,
+        graphs=graphs,
+        recompiles=None,
+    )
+
+
+class _Resized(_Padded):
+    def forward(self, x: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
+        first, last = bounds.tolist()
+        return self.layer(torch.nn.functional.interpolate(x[:, :, first:last], size=(4, 4)))
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_an_empty_crop_is_not_resized(backend: str, training: bool, fullgraph: bool) -> None:
+    def inputs() -> list[Call]:
+        bounds = ([1, 6], [2, 3], [0, 8], [4, 4], [6, 2])
+        return [call(torch.ones(2, 2, 8, 8).cumsum(3), torch.tensor(each)) for each in bounds]
+
+    assert_equivalent(
+        _Resized,
+        inputs,
+        backend=backend,
+        training=training,
+        fullgraph=fullgraph,
+        graphs=None,
+        recompiles=None,
+    )
