@@ -78,8 +78,11 @@ def being_lowered() -> Any:
     return getattr(compat.V.graph, "current_node", None)
 
 
-def limits_of(number: compat.SymNodeVariable) -> Any:
-    """Return between which values a symbolic number is, as torch knows."""
+def limits_of(number: Any) -> Any:
+    """Return between which values a number is: one that is known, or symbolic, as torch knows."""
+    if not isinstance(number, compat.SymNodeVariable):
+        known = number.as_python_constant()
+        return compat.ValueRanges(known, known)
     node = number.sym_num.node
     return compat.bound_sympy(node.expr, dict(node.shape_env.var_to_range))
 

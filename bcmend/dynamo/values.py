@@ -131,6 +131,16 @@ def is_symbolic_int(value: Any) -> TypeGuard[compat.SymNodeVariable]:
     return isinstance(value, compat.SymNodeVariable) and isinstance(value.sym_num, torch.SymInt)
 
 
+def kind_of_number(value: Any) -> type | None:
+    """Return ``int`` or ``float`` for a number of Python's, known or symbolic."""
+    known: type | None = None
+    if isinstance(value, compat.ConstantVariable):
+        known = type(value.value)
+    elif isinstance(value, compat.SymNodeVariable):
+        known = {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
+    return known if known in (int, float) else None
+
+
 def is_named_tuple(value: compat.VariableTracker) -> bool:
     """Return whether a value is a tuple of named items without other attributes."""
     if not isinstance(value, (compat.NamedTupleVariable, compat.StructSequenceVariable)):

@@ -60,18 +60,8 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/gradients/test_inner_gradients.py::test_forces",
         ),
         *_rows(
-            "torch.Tensor.backward",
-            "backward of a tensor",
-            "`torch.autograd.grad` for all leaves that it reaches, and what that gives is added to"
-            " their `.grad`",
-            "as for `torch.autograd.grad`; without `create_graph`, of strided leaves on which there"
-            " are no hooks; no branch is around it, and no argument that it reaches was computed"
-            " from others that require gradients",
-            "tests/tracing/gradients/test_inner_backward.py::test_backward",
-        ),
-        *_rows(
-            "torch.autograd.backward",
-            "backward of tensors",
+            "torch.Tensor.backward torch.autograd.backward",
+            "backward",
             "`torch.autograd.grad` for all leaves that it reaches, and what that gives is added to"
             " their `.grad`",
             "as for `torch.autograd.grad`; without `create_graph`, of strided leaves on which there"

@@ -21,7 +21,7 @@ import torch
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value, is_unbacked
+from bcmend.dynamo.values import Value, is_unbacked, kind_of_number
 from bcmend.tracing.arithmetic import float_tests
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.sites import capture_mode, site_table
@@ -87,16 +87,9 @@ def _call(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) ->
     numbers = [each.realize() for each in args]
     known = (isinstance(each, compat.SymNodeVariable) for each in numbers)
     is_constant_zero = numbers[1].is_python_constant() and not numbers[1].as_python_constant()
-    if is_constant_zero or not any(known) or not all(map(_is_number, numbers)):
+    if is_constant_zero or not any(known) or None in map(kind_of_number, numbers):
         return inner(called, tx, args, kwargs)
     parts = (operator.floordiv, operator.mod)
     return compat.TupleVariable(
         [compat.BuiltinVariable(each).call_function(tx, numbers, {}) for each in parts]
     )
-
-
-def _is_number(value: Value) -> bool:
-    """Return whether a value is a symbolic number, or one that is known."""
-    if isinstance(value, compat.SymNodeVariable):
-        return not isinstance(value.sym_num, torch.SymBool)
-    return value.is_python_constant() and type(value.as_python_constant()) in (int, float)

@@ -32,6 +32,7 @@ from bcmend.dynamo.values import (
     has_hooks,
 )
 from bcmend.tracing.gradients import inner_gradients
+from bcmend.tracing.gradients.histories import functions_behind
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -117,22 +118,12 @@ def _is_tensor(value: Any) -> bool:
 
 def _ends(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
     """Yield the leaves at the ends of histories."""
-    waiting: list[Any] = []
-    for each in tensors:
-        if each.grad_fn is not None:
-            waiting.append(each.grad_fn)
-        elif each.requires_grad:
-            yield each
-    seen = set(waiting)
-    while waiting:
-        node = waiting.pop()
-        leaf = getattr(node, "variable", None)
+    starts = list(tensors)
+    yield from (each for each in starts if each.grad_fn is None and each.requires_grad)
+    for function in functions_behind(each.grad_fn for each in starts):
+        leaf = getattr(function, "variable", None)
         if isinstance(leaf, Tensor):
             yield leaf
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
 
 
 def _given_leaves(tx: compat.Tracer, wanted: Value) -> list[TensorValue]:

@@ -91,15 +91,18 @@ def require_gradients(tx: compat.Tracer, tensor: TensorValue) -> None:
 @handlers.attribute_read("flags of inputs that may become leaves", place=2)
 def _flag(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Value | None) -> Any:
     """Have ``requires_grad`` be what it was when it was read, and not be read behind the graph."""
-    found, model = read(owner), owner.realize()
-    is_constant = type(found) is compat.ConstantVariable
-    if not is_constant or not isinstance(model, compat.TensorVariable):
+    found = read(owner)
+    if type(found) is not compat.ConstantVariable:
         return found
     value = found.as_python_constant()
-    if value is None or isinstance(value, bool):
-        is_stale = _OLD_VIEWS.of(tx.output).get(model.as_proxy().node)
-        if is_stale is not None:
-            is_stale()
+    if not (value is None or isinstance(value, bool)):
+        return found
+    model = owner.realize()
+    if not isinstance(model, compat.TensorVariable):
+        return found
+    withdraw = _OLD_VIEWS.of(tx.output).get(model.as_proxy().node)
+    if withdraw is not None:
+        withdraw()
     is_flag = isinstance(value, bool) and found.source is not None
     return constant(value) if is_flag and capture_mode.in_mended_code(tx) else found
 

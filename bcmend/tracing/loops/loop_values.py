@@ -12,7 +12,7 @@ from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, snapshots
 from bcmend.dynamo.models import containers, methods
-from bcmend.dynamo.values import TensorValue, Value, example_of, fake_mode_of
+from bcmend.dynamo.values import TensorValue, Value, example_of, fake_mode_of, kind_of_number
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.effects.operator_runs import stand_in
 from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_number
@@ -94,7 +94,7 @@ def _change_of(one: Value, other: Value) -> CarriedChange:
         if difference(example_of(one), example_of(other)):
             raise NotThisWay("a tensor has another shape, dtype or device after a turn")
         return CarriedChange.TENSOR
-    kinds = [_kind_of(one), _kind_of(other)]
+    kinds = [kind_of_number(one), kind_of_number(other)]
     if None in kinds:
         raise NotThisWay("a turn changes something that is neither a tensor nor a number")
     if kinds[0] is not kinds[1]:
@@ -104,14 +104,6 @@ def _change_of(one: Value, other: Value) -> CarriedChange:
 
 #: What the operator has for numbers of Python's; Inductor and backward take no numbers.
 _DTYPES: Final[dict[type, torch.dtype]] = {int: torch.int64, float: torch.float64}
-
-
-def _kind_of(value: Value) -> type | None:
-    """Return ``int`` or ``float`` for a number, known or symbolic."""
-    if isinstance(value, compat.SymNodeVariable):
-        return {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
-    known = type(value.as_python_constant()) if value.is_python_constant() else None
-    return known if known in _DTYPES else None
 
 
 def _require_one_kind(one: TensorValue, other: TensorValue) -> None:
@@ -176,7 +168,7 @@ def stand_ins(
         entering[position] = fx_graph.in_kind_of(tx, known, entered_as)
     for position in carried.numbers:
         before = inputs[position].realize()
-        kind = _kind_of(number_in(before))
+        kind = kind_of_number(number_in(before))
         assert kind is not None
         with fake_mode_of(tx):
             example = torch.zeros((), dtype=_DTYPES[kind])
@@ -196,7 +188,7 @@ def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> Tensor
     """Return the tensor for a carried value."""
     if isinstance(value, compat.TensorVariable):
         return value
-    if _kind_of(value) is float:
+    if kind_of_number(value) is float:
         return _fraction(tx, value, carried)
     if carried.gradients and isinstance(value, compat.SymNodeVariable):
         counted = scalars.tensor_of_count(tx, value)
@@ -208,10 +200,7 @@ def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> Tensor
 
 def _fraction(tx: compat.Tracer, value: Value, carried: Carried) -> TensorValue:
     """Return a double with the value of a floating number, through which no gradient flows."""
-    if not isinstance(value, compat.SymNodeVariable):
-        known = value.as_python_constant()
-        return fx_graph.function(tx, torch.full, (), known, dtype=_DTYPES[float])
-    tensor = float_tensors.as_operand(tx, value.as_proxy())
+    tensor = float_tensors.of_number(tx, value, float)
     if not carried.gradients:
         return tensor
     if tensor.as_proxy().node.target is torch.scalar_tensor:
@@ -249,7 +238,7 @@ def carried_values(
             _require_one_kind(known, value)
             if difference(example_of(known), example_of(value)):
                 raise NotThisWay("a tensor has another shape, dtype or device after a turn")
-        elif _kind_of(value) is not _kind_of(number_in(known.realize())):
+        elif kind_of_number(value) is not kind_of_number(number_in(known.realize())):
             raise NotThisWay("a turn makes something else of a number")
         values.append(value)
     found = carried

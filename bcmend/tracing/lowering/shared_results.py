@@ -20,6 +20,7 @@ from bcmend.names import BUFFER, NUMBERS
 from bcmend.tracing.effects import sharing, watches
 from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
+from bcmend.tracing.gradients import histories
 from bcmend.tracing.merging import in_place, one_memory
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.one_memory import View, views_among
@@ -176,15 +177,15 @@ def _is_had(
     nodes = list(tx.output.graph.nodes)
     outer = [node for node in nodes if node.op in ("placeholder", "get_attr")]
     later = (each for node in nodes if node not in seen for each in node.all_input_nodes)
-    if any(not memory.isdisjoint(storages_of(node)) for node in (*outer, *later)):
+    if any(not memory.isdisjoint(storages_of(node)) for node in later):
         return True
     left = [*_leaving(tx), *(each for node in outer for each in tensors_of(node))]
     if not memory.isdisjoint(map(storage_of, left)) or in_place.operator_given(before, memory):
         return True
-    earlier = in_place.functions_behind(
+    earlier = histories.functions_behind(
         each.grad_fn for node in before for each in tensors_of(node)
     )
-    kept = in_place.saved_by(earlier & in_place.functions_behind(each.grad_fn for each in left))
+    kept = histories.saved_by(earlier & histories.functions_behind(each.grad_fn for each in left))
     return any(saved is None or storage_of(saved) in memory for saved in kept)
 
 

@@ -12,12 +12,10 @@ from functools import partial, reduce
 from itertools import takewhile
 from typing import Any, Final
 
-import torch
-
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, shape_env, snapshots
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import Value, constant, is_unbacked
+from bcmend.dynamo.values import Value, constant, is_unbacked, kind_of_number
 from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
 from bcmend.tracing.merging.location_phi import (
@@ -147,12 +145,15 @@ def _item_change(join: Join, location: Location, *sides: Value) -> LocationPhi:
     merged = join.merger.attempt(lambda: join.merger.merge(*sides))
     if not isinstance(merged, Refusal):
         return OneValue(location, merged, sides)  # type: ignore[arg-type]
-    kinds, finding = set(map(_kind_of, sides)), Finding(Claim.COMPUTED_WITH, join.site, join.form)
+    kinds, finding = (
+        set(map(kind_of_number, sides)),
+        Finding(Claim.COMPUTED_WITH, join.site, join.form),
+    )
     if None in kinds or len(kinds) > 1 or not any(map(is_unbacked, sides)):
         raise merged
     kind, between = kinds.pop(), None
     if kind is int:
-        between = reduce(operator.or_, map(_limits, sides))
+        between = reduce(operator.or_, map(shape_env.limits_of, sides))
     if finding.known is not None or (between is not None and shape_env.may_overflow(between)):
         raise merged
     one, other = (
@@ -160,23 +161,6 @@ def _item_change(join: Join, location: Location, *sides: Value) -> LocationPhi:
         for taken, side in zip((True, False), sides, strict=True)
     )
     return OneNumber(location, (one, other), kind, between, finding)  # type: ignore[arg-type]
-
-
-def _limits(number: Value) -> Any:
-    if isinstance(number, compat.SymNodeVariable):
-        return shape_env.limits_of(number)
-    known = number.as_python_constant()
-    return compat.ValueRanges(known, known)
-
-
-def _kind_of(value: Value) -> type | None:
-    """Return ``int`` or ``float`` for a number of Python's."""
-    known: type | None = None
-    if isinstance(value, compat.ConstantVariable):
-        known = type(value.value)
-    elif isinstance(value, compat.SymNodeVariable):
-        known = {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
-    return known if known in (int, float) else None
 
 
 def _by_key(items: Any) -> dict[Any, Value]:

@@ -8,7 +8,7 @@ tensors of the main trace, so that these have the history of gradients that the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from bcmend.tracing.deopt import kept_for_backward
 from bcmend.tracing.effects import change_counts, memory_form
 from bcmend.tracing.effects.hazards import Hazards
 from bcmend.tracing.effects.operator_runs import storage_of, storages_of, target_name, tensors_of
+from bcmend.tracing.gradients.histories import saved_for_backward
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.shared_memory import (
     enter_as_views,
@@ -277,55 +278,11 @@ def operator_given(nodes: Iterable[Node], memory: Collection[int]) -> str:
     """Return the first operator with graphs of its own that is given such memory, or nothing."""
     for node in nodes:
         is_opaque = isinstance(node.target, compat.HigherOrderOperator)
-        given = {storage for each in node.all_input_nodes for storage in storages_of(each)}
-        if is_opaque and not given.isdisjoint(memory):
+        if is_opaque and any(
+            not storages_of(each).isdisjoint(memory) for each in node.all_input_nodes
+        ):
             return target_name(node)
     return ""
-
-
-def saved_for_backward(starts: Iterable[Any]) -> Iterator[torch.Tensor | None]:
-    """Yield the tensors that the backward of ``starts`` reads; ``None`` for one that is not known.
-
-    One that was changed in place since is yielded too, as it is now.
-    """
-    return saved_by(functions_behind(starts))
-
-
-def functions_behind(starts: Iterable[Any]) -> set[Any]:
-    """Return the functions of autograd that ``starts`` lead to, and those themselves."""
-    waiting = [start for start in starts if start is not None]
-    seen = set()
-    while waiting:
-        function = waiting.pop()
-        if function not in seen:
-            seen.add(function)
-            waiting += [each for each, _ in function.next_functions if each is not None]
-    return seen
-
-
-def saved_by(functions: Iterable[Any]) -> Iterator[torch.Tensor | None]:
-    """Yield what functions of autograd have saved, as ``saved_for_backward`` does."""
-    for function in functions:
-        for name in dir(function):
-            if name.startswith("_saved_") or name == "saved_tensors":
-                yield from _saved_under(function, name)
-
-
-def _saved_under(function: Any, name: str) -> Iterator[torch.Tensor | None]:
-    try:
-        value = getattr(function, name)
-    except RuntimeError:  # changed in place since it was saved, or freed
-        yield from _saved_and_changed(getattr(function, f"_raw_{name.lstrip('_')}", None))
-        return
-    for each in value if isinstance(value, (list, tuple)) else (value,):
-        if isinstance(each, torch.Tensor):
-            yield each
-
-
-def _saved_and_changed(saved: Any) -> Iterator[torch.Tensor | None]:
-    for each in saved if isinstance(saved, (list, tuple)) else (saved,):
-        held = getattr(each, "data", None)
-        yield held if isinstance(held, torch.Tensor) else None
 
 
 def outer_form(value: Value, arms: Sequence[ArmTrace]) -> Value:

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from bcmend.delivery import records
-from bcmend.dynamo import compat, fx_graph, shape_env
+from bcmend.dynamo import compat, shape_env
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
 from bcmend.tracing.merging.journaled_container import Journal, start
@@ -108,21 +106,15 @@ class OneNumber(LocationPhi):
 
     def read(self, join: Join, merged: Merged) -> Value:
         tx = join.tx
-        one, other = (self._tensor(tx, side(merged)).as_proxy() for side in self.sides)
+        one, other = (
+            float_tensors.of_number(tx, side(merged), self.kind).as_proxy() for side in self.sides
+        )
         number = scalars.take(tx, predicates.chosen(tx, join.predicate, one, other))
         assert number is not None
         if self.between is not None:
             shape_env.limit(number, self.between)
         body_states.state_of(tx.output.root_tx.f_code).noted_open.append(self.finding)
         return number
-
-    def _tensor(self, tx: compat.Tracer, number: Value) -> TensorValue:
-        if self.kind is int:
-            return scalars.integer_tensor(tx, number)
-        if isinstance(number, compat.SymNodeVariable):
-            return float_tensors.as_tensor(tx, number.as_proxy())
-        value = number.as_python_constant()
-        return fx_graph.function(tx, torch.full, (), value, dtype=torch.float64)
 
 
 @dataclass(frozen=True, slots=True)

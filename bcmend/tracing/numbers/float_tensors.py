@@ -45,6 +45,15 @@ def as_operand(tx: compat.Tracer, number: Proxy) -> TensorValue:
     return tensor
 
 
+def of_number(tx: compat.Tracer, number: Any, kind: type) -> TensorValue:
+    """Return a 0-d tensor, of int64 or float64, of an ``int`` or a ``float``, for an operator."""
+    if kind is int:
+        return scalars.integer_tensor(tx, number)
+    if isinstance(number, compat.SymNodeVariable):
+        return as_operand(tx, number.as_proxy())
+    return fx_graph.function(tx, torch.full, (), number.as_python_constant(), dtype=torch.float64)
+
+
 def _computed(tx: compat.Tracer, number: Proxy) -> TensorValue | None:
     """Return the tensor of a number that was stored, or is computed again; else ``None``."""
     number = before_arms(tx, number)

@@ -197,26 +197,10 @@ def _gradients(call: ReplacedCall) -> Answer:
     return inner_gradients.computed(call.tx, function, list(call.args), dict(call.kwargs))
 
 
-@answers_to("backward of a tensor")
-def _backward_of_a_tensor(call: ReplacedCall) -> Answer:
-    """Answer ``loss.backward()``."""
-    assert call.owner is not None
-    whole = replace(call, args=(call.owner, *call.args))
-    names = {"self": "tensors", "gradient": "grad_tensors"}
-    given = bound(inner_backward.OF_A_TENSOR, whole)
-    return _backward(call, given and {names.get(name, name): each for name, each in given.items()})
-
-
-@answers_to("backward of tensors")
-def _backward_of_tensors(call: ReplacedCall) -> Answer:
-    """Answer ``torch.autograd.backward([one, other])``."""
-    given = bound(inner_backward.OF_TENSORS, call)
-    if given and not given.pop("grad_variables").is_constant_none():
-        raise unequal("it warns that `grad_variables` is deprecated")
-    return _backward(call, given)
-
-
-def _backward(call: ReplacedCall, given: dict[str, Value] | None) -> Answer:
+@answers_to("backward")
+def _backward(call: ReplacedCall) -> Answer:
+    """Answer ``loss.backward()`` and ``torch.autograd.backward([one, other])``."""
+    given = _of_function(call) if call.owner is None else _of_method(call, call.owner)
     require_one_graph(call.tx)
     require_its_place(call.tx)
     if given is None:
@@ -227,6 +211,21 @@ def _backward(call: ReplacedCall, given: dict[str, Value] | None) -> Answer:
     for leaf, gradient in found:
         inner_backward.add(call.tx, leaf, gradient)
     return constant(None)
+
+
+def _of_method(call: ReplacedCall, owner: Value) -> dict[str, Value] | None:
+    """Return what ``Tensor.backward`` is given, by the names that the function has."""
+    names = {"self": "tensors", "gradient": "grad_tensors"}
+    given = bound(inner_backward.OF_A_TENSOR, replace(call, args=(owner, *call.args)))
+    return given and {names.get(name, name): each for name, each in given.items()}
+
+
+def _of_function(call: ReplacedCall) -> dict[str, Value] | None:
+    """Return what ``torch.autograd.backward`` is given, by name."""
+    given = bound(inner_backward.OF_TENSORS, call)
+    if given and not given.pop("grad_variables").is_constant_none():
+        raise unequal("it warns that `grad_variables` is deprecated")
+    return given
 
 
 def _require_made_on_this_side(call: ReplacedCall, tensor: compat.TensorVariable) -> None:

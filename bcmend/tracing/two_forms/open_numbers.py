@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any, Final
 
-import torch
-
-from bcmend.dynamo import compat, fx_graph, shape_env
-from bcmend.dynamo.values import TensorValue, Value, is_unbacked
+from bcmend.dynamo import compat, shape_env
+from bcmend.dynamo.values import TensorValue, Value, is_unbacked, kind_of_number
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import float_tensors, predicates, scalars
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -25,7 +23,6 @@ from bcmend.tracing.two_forms.sides import Open
 
 #: So many numbers are kept apart.
 APART_AT_MOST: Final = 4
-_KINDS: Final = (int, float)
 
 
 def kind_of(value: Value) -> type | None:
@@ -33,14 +30,7 @@ def kind_of(value: Value) -> type | None:
     if isinstance(value, LazyPhi):
         kinds = {kind_of(side) for side in value.sides}
         return kinds.pop() if len(kinds) == 1 else None
-    known: type | None = None
-    if isinstance(value, compat.ConstantVariable):
-        known = type(value.value)
-    elif scalars.is_integer_of_array(value):
-        known = int
-    elif isinstance(value, compat.SymNodeVariable):
-        known = {torch.SymInt: int, torch.SymFloat: float}.get(type(value.sym_num))
-    return known if known in _KINDS else None
+    return int if scalars.is_integer_of_array(value) else kind_of_number(value)
 
 
 def is_computed(value: Value) -> bool:
@@ -90,18 +80,11 @@ def tensor_of(tx: compat.Tracer, value: Value, kind: type) -> TensorValue:
         return predicates.chosen(tx, predicate, one, other)
     if scalars.is_integer_of_array(value):
         return scalars.as_tensor(tx, value)  # type: ignore[return-value]
-    if kind is int:
-        return scalars.integer_tensor(tx, value)
-    if isinstance(value, compat.SymNodeVariable):
-        return float_tensors.as_tensor(tx, value.as_proxy())
-    return fx_graph.function(tx, torch.full, (), value.as_python_constant(), dtype=torch.float64)
+    return float_tensors.of_number(tx, value, kind)
 
 
 def limits(value: Any) -> Any:
     """Return between which numbers an integer is."""
-    if isinstance(value, compat.SymNodeVariable):
-        return shape_env.limits_of(value)
     if scalars.is_integer_of_array(value):
         return compat.ValueRanges(-(2**63), 2**63 - 1)
-    number = value.as_python_constant()
-    return compat.ValueRanges(number, number)
+    return shape_env.limits_of(value)

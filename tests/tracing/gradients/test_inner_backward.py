@@ -361,14 +361,15 @@ def test_what_is_left_to_torch(model: Callable[[], Any], backend: str) -> None:
     assert (found.eager_differences, found.differences) == ((), ())
 
 
+class Plain(_Lines):
+    def forward(self, x: Tensor) -> Any:
+        loss = self.net(x).square().sum()
+        loss.backward()
+        return self._end(loss)
+
+
 def test_a_history_outside_of_the_graph_is_gone_through() -> None:
     """A call that brings such a history is not one for the graph of a call that brought none."""
-
-    class Plain(_Lines):
-        def forward(self, x: Tensor) -> Any:
-            loss = self.net(x).square().sum()
-            loss.backward()
-            return self._end(loss)
 
     def calls() -> list[Call]:
         weight = torch.ones(3, requires_grad=True)
@@ -380,12 +381,6 @@ def test_a_history_outside_of_the_graph_is_gone_through() -> None:
 
 
 def test_hooks_that_are_put_on_a_parameter_between_calls() -> None:
-    class Plain(_Lines):
-        def forward(self, x: Tensor) -> Any:
-            loss = self.net(x).square().sum()
-            loss.backward()
-            return self._end(loss)
-
     both = [Plain(), Plain()]
     both[1].load_state_dict(both[0].state_dict())
     compiled = torch.compile(bcmend.patch(both[0]), backend="aot_eager")

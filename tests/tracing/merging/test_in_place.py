@@ -15,11 +15,11 @@ from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import constant, example_of, fake_mode_of
 from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.gradients.histories import saved_for_backward
 from bcmend.tracing.merging.in_place import (
     InPlace,
     outer_form,
     plan_in_place,
-    saved_for_backward,
     write_back,
 )
 from bcmend.tracing.sites.lifted_inputs import Entry
