@@ -98,6 +98,16 @@ class Retracer(Patcher):
             on_stack = TABLE.on_stack(stops)
             return bool(on_stack) and _mend_stop(stops[0], on_stack, _mask_loop)
 
+    def join_exits(self, site: LiveSite) -> bool:
+        if site.plan is None:
+            return False
+        with TABLE.lock:
+            found = TABLE.owners_of_site(site.key)
+            if not (found and TABLE.note(Claim.OWN_EXIT, site.origin, {site.plan.offset})):
+                return False
+            joined = [_mend_again(each) for each in found]
+            return any(joined)  # of all of them
+
     def is_named_elsewhere(self, name: str, code: CodeType) -> bool:
         return TABLE.is_named_elsewhere(name, code)
 

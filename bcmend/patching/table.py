@@ -32,6 +32,7 @@ KINDS: Final = {
     Claim.WHOLE_CODE: "splits",
     Claim.WRITES_NOTHING: "calls",
     Claim.ALL_TURNS: "masked_loops",
+    Claim.OWN_EXIT: "joined_exits",
 }
 
 #: Stands for owners that do not exist any more.

@@ -34,6 +34,7 @@ class Context:
         splits: instructions that were seen to read a phi without a common form.
         calls: calls at which Dynamo was seen to stop.
         masked_loops: loops whose iterations were seen to be data-dependent.
+        joined_exits: jumps of loops that were seen to be left from within a branch.
         key_for: makes the name of a site of a code object one that no other code has; functions
             that are made twice, or on one line, would have the same names otherwise.
     """
@@ -46,12 +47,13 @@ class Context:
     splits: Places = frozenset()
     calls: Places = frozenset()
     masked_loops: Places = frozenset()
+    joined_exits: Places = frozenset()
     key_for: Callable[[str, CodeType], str] = _alone
 
     @property
     def seen(self) -> Places:
         """All places that traces have reported."""
-        return self.asked | self.splits | self.calls | self.masked_loops
+        return self.asked | self.splits | self.calls | self.masked_loops | self.joined_exits
 
 
 def offsets_in(code: CodeType, places: Places) -> list[int]:

@@ -33,6 +33,7 @@ from bcmend.rewrite.named_sites import named_plan
 from bcmend.rewrite.passes.chains import with_chains_joined
 from bcmend.rewrite.passes.comprehensions import without_saved_variables
 from bcmend.rewrite.passes.iteration_tests import with_iteration_tests
+from bcmend.rewrite.passes.loop_exits import with_joined_exits
 from bcmend.rewrite.passes.none_tests import with_none_tests
 from bcmend.rewrite.passes.shared_exits import with_shared_exits
 from bcmend.rewrite.passes.shared_tails import with_shared_tails
@@ -100,7 +101,8 @@ def _rearranged(code: CodeType, facts: Facts, context: Context) -> Facts:
     likely = [each.jump for each in facts.branches if is_likely(code, facts, each.jump, context)]
     facts = with_chains_joined(facts, likely)
     facts = without_swallowing(facts)
-    return with_shared_exits(facts, lambda *found: is_branch_site(code, context, *found))
+    facts = with_shared_exits(facts, lambda *found: is_branch_site(code, context, *found))
+    return with_joined_exits(facts, offsets_in(code, context.joined_exits))
 
 
 def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[CodeType, CodeType]:

@@ -53,7 +53,7 @@ _WITHS: Final = BLOCK_ENTRIES - ASYNC_BLOCK_ENTRIES
 #: it. With a constant returned in each, five take 1.4 times as long to trace as the block left as
 #: it is (1.5 s) and make one graph of six; eight take 5 times as long, twelve 8 times (16 s). The
 #: exits of a block with more ways stay apart, and its branches break the graph.
-_MOST_WAYS: Final = 5
+MOST_WAYS: Final = 5
 _LONGEST_CONTINUATION: Final = 40
 
 
@@ -78,6 +78,21 @@ class _Exit:
         return self.start + len(_CALL)
 
 
+def dead_locals(facts: Facts, everything: frozenset[str], live: frozenset[str]) -> list[str]:
+    """Return the locals of ``everything`` that are not ``live`` where control goes on.
+
+    The first argument may be read by ``super()`` without an instruction that names it.
+    """
+    shape = facts.function.shape
+    read_by_super = shape.argnames[:1] if "__class__" in shape.freevars else ()
+    return sorted(((everything - live) & facts.stores.keys()).difference(read_by_super))
+
+
+def mark_dead(name: str) -> tuple[Instruction, ...]:
+    """Return what puts a constant in the place of a value that is not read any more."""
+    return (*emit.load_const(DEAD), *emit.store_local(name))
+
+
 def with_shared_exits(facts: Facts, is_site: Callable[[Facts, Branch], bool]) -> Facts:
     """Return facts about the function with one exit for blocks that arms of sites leave."""
     if not any(each.op in _WITHS for each in facts.instructions):
@@ -86,7 +101,7 @@ def with_shared_exits(facts: Facts, is_site: Callable[[Facts, Branch], bool]) ->
     while (block := _block_to_leave(facts, is_site, done)) is not None:
         done.add(facts.instructions[block].offset)
         sharing = _Sharing(facts, block, _exits_of(facts, block))
-        if len(sharing.exits) > 1 and len(sharing.groups()) <= _MOST_WAYS:
+        if len(sharing.exits) > 1 and len(sharing.groups()) <= MOST_WAYS:
             facts = facts_of(without_unreachable(sharing.write()))
     return facts
 
@@ -204,7 +219,7 @@ class _Sharing:
             self._add(emit.load_const(leaving in group), start)
             self._add(emit.store_local(self._flag(number)), start)
         for name in self._dead_at(leaving):
-            self._add((*emit.load_const(DEAD), *emit.store_local(name)), start)
+            self._add(mark_dead(name), start)
         if leaving is not self._last:
             self._add(emit.jump(self.shared), start)
             return
@@ -257,15 +272,11 @@ class _Sharing:
         return leaving.has_value, tuple((each.op, repr(each.arg), each.target) for each in code)
 
     def _dead_at(self, leaving: _Exit) -> list[str]:
-        """Return the locals that are live at other exits, but not at this one.
-
-        The first argument may be read by ``super()`` without an instruction that names it.
-        """
-        facts, shape = self.facts, self.facts.function.shape
+        """Return the locals that are live at other exits, but not at this one."""
+        facts = self.facts
         live = [live_before(facts.graph, facts.liveness, each.start) for each in self.exits]
-        dead = frozenset().union(*live) - live[self.exits.index(leaving)]
-        read_by_super = shape.argnames[:1] if "__class__" in shape.freevars else ()
-        return sorted((dead & facts.stores.keys()).difference(read_by_super))
+        everything = frozenset[str]().union(*live)
+        return dead_locals(facts, everything, live[self.exits.index(leaving)])
 
     @property
     def _value(self) -> str:

@@ -27,6 +27,7 @@ from bcmend.tracing.deopt import one_sided, rerun_policy
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.entry import draw_ranges
 from bcmend.tracing.loops import while_loops
+from bcmend.tracing.loops.loop_ends import LoopEnd
 from bcmend.tracing.lowering import shared_results
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
 from bcmend.tracing.merging import lazy_phi
@@ -327,7 +328,7 @@ def note_left_out(tx: compat.Tracer, key: str, condition: Value) -> None:
 
 
 def _behind_the_loop(
-    tx: compat.Tracer, target: Any, site: LiveSite, end: while_loops.LoopEnd, arms: Arms
+    tx: compat.Tracer, target: Any, site: LiveSite, end: LoopEnd, arms: Arms
 ) -> Value | None:
     """Go on where a loop was left."""
     one, other = end.arms(arms)

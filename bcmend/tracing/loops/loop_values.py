@@ -19,6 +19,7 @@ from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_numbe
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import float_tensors, scalars
 from bcmend.tracing.sites.refusal import NotThisWay
+from bcmend.tracing.two_forms import open_numbers, sides
 
 
 class CarriedChange(Enum):
@@ -61,6 +62,16 @@ class MoreChanges(BaseException):
     def __init__(self, carried: Carried) -> None:
         super().__init__("an iteration changes more")
         self.carried = carried
+
+
+def with_one_form(tx: compat.Tracer, values: Sequence[Value]) -> list[Value]:
+    """Return live-ins of a loop, with one number for each that a branch has left in two forms."""
+    found = []
+    for value in values:
+        known = value.realize()
+        number = open_numbers.joined(tx, known) if sides.is_open(known) else None
+        found.append(value if number is None else number)
+    return found
 
 
 def what_changes(before: Sequence[Value], after: Sequence[Value], *, gradients: bool) -> Carried:

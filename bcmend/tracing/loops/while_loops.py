@@ -17,13 +17,14 @@ import torch
 from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, shape_env
-from bcmend.dynamo.models import containers, methods
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
 from bcmend.names import SPLIT
 from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import arm_selects
 from bcmend.tracing.loops import loop_results, open_ranges
+from bcmend.tracing.loops.loop_ends import LoopEnd
 from bcmend.tracing.loops.loop_values import (
     Carried,
     MoreChanges,
@@ -33,6 +34,7 @@ from bcmend.tracing.loops.loop_values import (
     out_of_the_operator,
     stand_ins,
     what_changes,
+    with_one_form,
 )
 from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_number
 from bcmend.tracing.loops.while_operator import Body, Ends, write_while
@@ -42,9 +44,8 @@ from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search import refused_forms
-from bcmend.tracing.search.assumptions import Claim, Finding
-from bcmend.tracing.search.falsified import falsify
-from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.sites import body_states, nesting_limits
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
@@ -66,50 +67,6 @@ class _IterationEnds(BaseException):
     def __init__(self, end: tuple[TensorValue, compat.TupleVariable] | None) -> None:
         super().__init__("an iteration of a loop has ended")
         self.end = end
-
-
-@dataclass(frozen=True, slots=True)
-class LoopEnd:
-    """The condition and the live-ins where a loop was left; which arm is the one that leaves.
-
-    ``by_exhaustion`` says whether the loop may also have run out of items, its condition unmet; the
-    other arm then finds the iterator exhausted.
-    """
-
-    predicate: TensorValue
-    inputs: compat.TupleVariable
-    leaving: int
-    by_exhaustion: bool
-    site: LiveSite
-
-    def arms(self, arms: tuple[Arm, Arm]) -> list[Arm]:
-        """Return the arms of the branch with what the loop has left them.
-
-        How far a range was gone over is not known in the arm that leaves.
-        """
-        inputs = list(self.inputs.items)
-        found = [arm.with_inputs(inputs) for arm in arms]
-        left: list[Value] = [
-            _LeftRange(self.site) if _is_at_its_end(each) else each for each in inputs
-        ]
-        found[self.leaving] = arms[self.leaving].with_inputs(left)
-        return found
-
-
-def _is_at_its_end(value: Value) -> bool:
-    return isinstance(value, compat.RangeIteratorVariable) and containers.items_left(value) == 0
-
-
-class _LeftRange(compat.RangeIteratorVariable):
-    """An iterator over a range that a loop has gone over in part."""
-
-    def __init__(self, site: LiveSite) -> None:
-        super().__init__(0, 0, 1, 0)
-        self.site = site
-
-    @methods.implements(methods.ITERNEXT)
-    def _next(self, tx: compat.Tracer) -> Value:
-        falsify(Finding(Claim.LEFT, self.site))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +97,8 @@ class _Loop:
             try:
                 arm.call(self.tx)
             except _IterationEnds as iteration:
+                if iteration.end is None and _makes_many_turns(self.site, arm):
+                    body_states.join_exits(self.tx, self.site)
                 return iteration.end or ()
         return ()
 
@@ -152,7 +111,15 @@ def at_the_jump(
         if place == site.place:
             if tracer is not tx.output.current_tracer:
                 raise _IterationEnds(None)
-            raise _IterationEnds((predicates.as_predicate(tx, condition), inputs))
+            after = compat.TupleVariable(with_one_form(tx, inputs.items))
+            raise _IterationEnds((predicates.as_predicate(tx, condition), after))
+
+
+def _makes_many_turns(site: LiveSite, arm: Arm) -> bool:
+    """Return whether a loop is to be an operator, as far as the range that it goes over tells."""
+    ranges = (e for e in arm.inputs.items if isinstance(e, compat.RangeIteratorVariable))
+    left = [containers.items_left(each) for each in ranges]
+    return not any(isinstance(each, int) and _are_few(site, each) for each in left)
 
 
 @contextmanager
@@ -177,14 +144,17 @@ def run_loop(
         items = each.inputs.items
         inputs = [one.in_half(True) if isinstance(one, OpenIterator) else one for one in items]
         for given in _with_ranges_counted(tx, site, inputs):
-            loop = _Loop(tx, target, site, condition, each.with_inputs(given), staying)
+            transaction = fx_graph.Transaction(tx)
+            entering = each.with_inputs(with_one_form(tx, given))
+            loop = _Loop(tx, target, site, condition, entering, staying)
             trial = _trial(loop)
             if trial is None:
+                transaction.roll_back()
                 break
             if trial.is_barred:  # so it is however the range is counted
                 nesting_limits.note_unrolled(tx, trial.is_barred)
+                transaction.roll_back()
                 return None
-            transaction = fx_graph.Transaction(tx)
             end = attempt(partial(_lowered, loop, trial))
             if not isinstance(end, Refusal):
                 return end

@@ -127,6 +127,11 @@ class Claim(Enum):
     ALL_TURNS = ClaimRow(
         "each iteration of a loop runs", "iterations can be skipped", rewrites=True
     )
+    OWN_EXIT = ClaimRow(
+        "a loop is left by one jump, which makes no other branch around it",
+        "all turns end at one test of whether it is left",
+        rewrites=True,
+    )
 
 
 Key = tuple[Claim, Hashable]

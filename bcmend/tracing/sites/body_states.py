@@ -190,12 +190,13 @@ def widen(
 
 
 def mask_loop(tx: compat.Tracer) -> None:
-    """Rewrite the loop that is being traced, so that it can skip iterations.
-
-    Raises:
-        Rewritten: that was possible.
-    """
+    """Have a loop be able to skip iterations. Raises ``Rewritten`` if that was possible."""
     _trace_anew_if(tx, SESSION.patcher.mask_loop)
+
+
+def join_exits(tx: compat.Tracer, site: site_table.LiveSite) -> None:
+    """Have the turns of a loop end at one test. Raises ``Rewritten`` if that was possible."""
+    _trace_anew_if(tx, lambda _: SESSION.patcher.join_exits(site))
 
 
 def _trace_anew_if(

@@ -47,6 +47,10 @@ class Patcher:
         """Rewrite the loop that is being traced, so that it can skip iterations."""
         return False
 
+    def join_exits(self, site: LiveSite) -> bool:
+        """Have the turns of the loop around a jump end at one test; return whether they do now."""
+        return False
+
     def is_named_elsewhere(self, name: str, code: CodeType) -> bool:
         """Return whether code reached together with ``code``, other than it, names an attribute."""
         return True
