@@ -88,6 +88,8 @@ ITERATIONS: Final = Theme(
             "int({mask}.sum())",
             "12",
             "11",
+            "16",
+            "20",
             "{mask}.sum()",
             "1, {mask}.sum().item() + 2",
             "{mask}.sum().item(), 0, -1",
@@ -147,6 +149,41 @@ for i in range({turns}):
     {step}
     if {going}:
         break
+""",
+            """
+for i in range({turns}):
+    {step}
+    if {going}:
+        n += 1
+        if {going}:
+            {step}
+            break
+    {step}
+""",
+            """
+for i in range({turns}):
+    {step}
+    if {going}:
+        break
+    elif {going}:
+        {step}
+        continue
+    {step}
+    if {going}:
+        return w, n, i
+else:
+    n = n - 5
+""",
+            """
+while {going} and i < 14:
+    i += 1
+    {step}
+    if {going}:
+        n += 2
+    else:
+        {step}
+        if {going}:
+            break
 """,
             """
 rate = float("inf")

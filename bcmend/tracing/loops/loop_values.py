@@ -201,22 +201,13 @@ def in_the_operator(tx: compat.Tracer, value: Value, carried: Carried) -> Tensor
         return value
     if kind_of_number(value) is float:
         return _fraction(tx, value, carried)
-    if carried.gradients and isinstance(value, compat.SymNodeVariable):
-        counted = scalars.tensor_of_count(tx, value)
-        if counted is None:
-            raise NotThisWay("a turn computes with a Python number while gradients are recorded")
-        return counted
     return scalars.integer_tensor(tx, value)
 
 
 def _fraction(tx: compat.Tracer, value: Value, carried: Carried) -> TensorValue:
     """Return a double with the value of a floating number, through which no gradient flows."""
     tensor = float_tensors.of_number(tx, value, float)
-    if not carried.gradients:
-        return tensor
-    if tensor.as_proxy().node.target is torch.scalar_tensor:
-        raise NotThisWay("a turn computes with a Python number while gradients are recorded")
-    return fx_graph.method(tx, "detach", tensor)
+    return fx_graph.method(tx, "detach", tensor) if carried.gradients else tensor
 
 
 def out_of_the_operator(tx: compat.Tracer, before: Value, value: Value) -> Value:

@@ -23,7 +23,7 @@ from bcmend.names import SPLIT
 from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import arm_selects
-from bcmend.tracing.loops import loop_results, open_ranges
+from bcmend.tracing.loops import carried_places, loop_results, open_ranges
 from bcmend.tracing.loops.loop_ends import LoopEnd
 from bcmend.tracing.loops.loop_values import (
     Carried,
@@ -46,6 +46,7 @@ from bcmend.tracing.output import record_builder
 from bcmend.tracing.search import refused_forms
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states, nesting_limits
+from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
@@ -71,7 +72,11 @@ class _IterationEnds(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """A loop to be lowered; ``arm``, at position ``staying``, comes back to the jump."""
+    """A loop to be lowered; ``arm``, at position ``staying``, comes back to the jump.
+
+    ``places`` are what a turn stores to; ``inputs`` are the live-ins of the jump, then what those
+    hold.
+    """
 
     tx: compat.Tracer
     target: Any
@@ -79,6 +84,19 @@ class _Loop:
     condition: Value
     arm: Arm
     staying: int
+    inputs: Sequence[Value]
+    places: Sequence[Location] = ()
+
+    def that_stores(self, places: Sequence[Location]) -> _Loop:
+        """Return the loop with places that its turns store to."""
+        held = [carried_places.read(self.tx, each) for each in places]
+        inputs = [*self.arm.inputs.items, *with_one_form(self.tx, held)]
+        return replace(self, inputs=inputs, places=places)
+
+    def apart(self, values: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        """Return the live-ins of the jump among ``values``, and what the places hold."""
+        count = len(self.arm.inputs.items)
+        return list(values[:count]), list(values[count:])
 
     def trace(self, iteration: Callable[[Any], None]) -> ArmTrace | ArmFailure:
         """Trace what ``iteration`` does, given the tracer, as an arm."""
@@ -91,13 +109,18 @@ class _Loop:
         with refused_forms.on_side(self.tx.output, object()):
             return trace_arm(self.tx, self.target, arm, open_arm)
 
-    def iterate(self, arm: Arm) -> tuple[Any, ...]:
-        """Call an arm up to the jump of the loop; return the condition and the live-ins there."""
-        with _until_the_jump(self.tx, self.site):
+    def iterate(self, entering: Sequence[Value]) -> tuple[Any, ...]:
+        """Trace a turn; return the condition where it comes back to the jump, and the next inputs.
+
+        Empty if it does not come back.
+        """
+        inputs, held = self.apart(entering)
+        carried_places.write(self.tx, self.places, held)
+        with _until_the_jump(self.tx, self.site, self.places):
             try:
-                arm.call(self.tx)
+                self.arm.with_inputs(inputs).call(self.tx)
             except _IterationEnds as iteration:
-                if iteration.end is None and _makes_many_turns(self.site, arm):
+                if iteration.end is None and _makes_many_turns(self.site, self.arm):
                     body_states.join_exits(self.tx, self.site)
                 return iteration.end or ()
         return ()
@@ -107,11 +130,12 @@ def at_the_jump(
     tx: compat.Tracer, site: LiveSite, condition: Value, inputs: compat.TupleVariable
 ) -> None:
     """End the iteration being traced, if this is the jump of its loop."""
-    for place, tracer in reversed(nesting_limits.ITERATIONS.of(tx.output)):
-        if place == site.place:
-            if tracer is not tx.output.current_tracer:
+    for iteration in reversed(nesting_limits.ITERATIONS.of(tx.output)):
+        if iteration.place == site.place:
+            if iteration.tracer is not tx.output.current_tracer:
                 raise _IterationEnds(None)
-            after = compat.TupleVariable(with_one_form(tx, inputs.items))
+            held = [carried_places.read(tx, each) for each in iteration.stored]
+            after = compat.TupleVariable(with_one_form(tx, [*inputs.items, *held]))
             raise _IterationEnds((predicates.as_predicate(tx, condition), after))
 
 
@@ -123,9 +147,12 @@ def _makes_many_turns(site: LiveSite, arm: Arm) -> bool:
 
 
 @contextmanager
-def _until_the_jump(tx: compat.Tracer, site: LiveSite) -> Iterator[None]:
+def _until_the_jump(
+    tx: compat.Tracer, site: LiveSite, stored: Sequence[Location]
+) -> Iterator[None]:
     iterations = nesting_limits.ITERATIONS.of(tx.output)
-    iterations.append((site.place, tx.output.current_tracer))
+    tracer = tx.output.current_tracer
+    iterations.append(nesting_limits.Iteration(site.place, tracer, stored))
     try:
         yield
     finally:
@@ -145,9 +172,10 @@ def run_loop(
         inputs = [one.in_half(True) if isinstance(one, OpenIterator) else one for one in items]
         for given in _with_ranges_counted(tx, site, inputs):
             transaction = fx_graph.Transaction(tx)
-            entering = each.with_inputs(with_one_form(tx, given))
-            loop = _Loop(tx, target, site, condition, entering, staying)
-            trial = _trial(loop)
+            entering = with_one_form(tx, given)
+            arm = each.with_inputs(entering)
+            loop = _Loop(tx, target, site, condition, arm, staying, entering)
+            loop, trial = _tried(loop)
             if trial is None:
                 transaction.roll_back()
                 break
@@ -217,16 +245,18 @@ class _Trial:
     """One iteration, traced: the next live-ins, and whether gradients flow through it.
 
     ``is_barred`` says why there is no operator for it, whatever it is given; empty if there may be.
+    ``places`` are those that it stores to.
     """
 
     values: compat.TupleVariable
     gradients: bool
-    is_barred: str
+    is_barred: str = ""
+    places: Sequence[Location] = ()
 
 
 def _lowered(loop: _Loop, trial: _Trial) -> LoopEnd:
     """Write the operator for what one iteration has changed, and for more if others change it."""
-    carried = what_changes(loop.arm.inputs.items, trial.values.items, gradients=trial.gradients)
+    carried = what_changes(loop.inputs, trial.values.items, gradients=trial.gradients)
     while True:
         try:
             return _lower(loop, carried)
@@ -234,10 +264,21 @@ def _lowered(loop: _Loop, trial: _Trial) -> LoopEnd:
             carried = more.carried
 
 
+def _tried(loop: _Loop) -> tuple[_Loop, _Trial | None]:
+    """Trace an iteration, and another one if it stores to places that are not carried yet."""
+    trial = _trial(loop)
+    if trial is None or trial.is_barred or not trial.places:
+        return loop, trial
+    storing = attempt(partial(loop.that_stores, trial.places))
+    if isinstance(storing, Refusal):
+        return loop, replace(trial, is_barred=storing.detail)
+    return storing, _trial(storing)
+
+
 def _trial(loop: _Loop) -> _Trial | None:
     """Trace one iteration; ``None`` if the arm leaves the loop."""
     found: list[compat.TupleVariable] = []
-    trace = loop.trace(lambda tracer: found.extend(loop.iterate(loop.arm)[1:]))
+    trace = loop.trace(lambda tracer: found.extend(loop.iterate(loop.inputs)[1:]))
     if not found:
         return None
     kinds = (compat.TensorVariable, compat.SymNodeVariable)
@@ -245,13 +286,21 @@ def _trial(loop: _Loop) -> _Trial | None:
     gradients = torch.is_grad_enabled() and (
         not isinstance(trace, ArmTrace) or any(map(requires_grad, [*trace.lifted, *proxies]))
     )
-    return _Trial(found[0], gradients, _unfit_effects(trace))
+    if not isinstance(trace, ArmTrace):
+        return _Trial(found[0], gradients)  # on other values it may be traced
+    places = attempt(partial(carried_places.places_in, trace.effects))
+    if isinstance(places, Refusal):
+        return _Trial(found[0], gradients, places.detail)
+    return _Trial(found[0], gradients, places=places)
 
 
 def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
-    tx, site, inputs = loop.tx, loop.site, list(loop.arm.inputs.items)
+    tx, site, inputs = loop.tx, loop.site, list(loop.inputs)
     iterations_left = _iterations_left(tx, site, inputs, carried)
     _require_gradients_fit(inputs, carried)
+    for position in carried.tensors:
+        if position >= len(loop.arm.inputs.items):
+            carried_places.require_new(inputs[position].realize())
     more = _more(tx, site, inputs)
     entered: list[Proxy] = []
     outcome: list[tuple[TensorValue, list[TensorValue]]] = []
@@ -259,7 +308,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     def iteration(tracer: Any) -> None:
         entering = stand_ins(tx, tracer, inputs, carried, entered)
         loop_results.note_entering(tx, site, [entering[each] for each in carried.tensors])
-        end = loop.iterate(loop.arm.with_inputs(entering))
+        end = loop.iterate(entering)
         if not end:
             raise NotThisWay("the loop is left inside of a turn")
         after = carried_values(end[1].items, entering, carried)
@@ -269,6 +318,8 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     trace = loop.trace(iteration)
     if not isinstance(trace, ArmTrace):
         raise NotThisWay("a turn writes output, makes a check or changes an object")
+    if not set(carried_places.places_in(trace.effects)) <= set(loop.places):
+        raise NotThisWay("a turn stores where others do not")
     exits = _side_exits(trace)
     changes = _changes_in_place(tx, trace, carried)
     changed = [each.outer for each in changes]
@@ -301,10 +352,12 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         )
     for position in carried.ranges:
         inputs[position] = exhausted(inputs[position])
-    loop_results.watch_carried(tx, site, carried, (loop.arm.inputs.items, values, inputs))
+    loop_results.watch_carried(tx, site, carried, (loop.inputs, values, inputs))
+    live_ins, held = loop.apart(inputs)
+    carried_places.write(tx, loop.places, held)
     by_exhaustion = bool(more) or iterations_left is not None
     leaving = 1 - loop.staying
-    return LoopEnd(results[0], compat.TupleVariable(inputs), leaving, by_exhaustion, site)
+    return LoopEnd(results[0], compat.TupleVariable(live_ins), leaving, by_exhaustion, site)
 
 
 def _not_behind_a_failure(loop: _Loop, predicate: TensorValue) -> TensorValue:
@@ -338,31 +391,23 @@ def _false(tx: compat.Tracer, like: TensorValue) -> TensorValue:
     return fx_graph.function(tx, torch.zeros, (), dtype=torch.bool, device=example_of(like).device)
 
 
-def _unfit_effects(trace: ArmTrace | ArmFailure) -> str:
-    """Return which effects of an iteration, beside on tensors, no operator has; empty if none."""
-    if not isinstance(trace, ArmTrace):
-        return ""  # on other values it may be traced
-    if trace.effects.containers:
-        return "a turn changes a list, a dictionary or a set"
-    if trace.effects.attributes or trace.effects.other:
-        return "a turn writes output, makes a check or changes an object"
-    return ""
-
-
 def _changes_in_place(tx: compat.Tracer, trace: ArmTrace, carried: Carried) -> list[InPlace]:
     """Return the tensors changed in place. Raises ``Refusal`` for other effects."""
     effects = trace.effects
-    if unfit := _unfit_effects(trace):
-        raise NotThisWay(unfit)
     if not effects.tensors:
         return []
-    if carried.gradients:
+    if carried.gradients and any(map(_may_have_gradients, effects.tensors)):
         raise NotThisWay("a turn changes a tensor in place while gradients are recorded")
     hazards = hazards_of(trace.graph.nodes, fake_mode_of(tx))
     changes = attempt(lambda: in_place.plan_in_place(tx, (trace, trace), [hazards, hazards]))
     if isinstance(changes, Refusal):
         raise NotThisWay(changes.detail)
     return changes
+
+
+def _may_have_gradients(changed: Proxy) -> bool:
+    example = changed.node.meta["example_value"]
+    return bool(example.is_floating_point() or example.is_complex())
 
 
 def _more(tx: compat.Tracer, site: LiveSite, inputs: Sequence[Value]) -> list[TensorValue]:

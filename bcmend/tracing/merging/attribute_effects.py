@@ -66,9 +66,7 @@ def _attribute_change(
     is_apart = join.site.holds(Claim.READ_APART, join.form) and record_builder.is_open(join.tx)
     may_merge = inherited < 0 or not is_apart
     variable, name = location.owner, location.key
-    _require_of_the_program(variable, name)
-    _require_no_setting(variable, name)
-    _require_no_method(variable, name, sides)
+    _require_plain(variable, name, sides)
     merger, is_deleted = join.merger, [isinstance(side, compat.DeletedVariable) for side in sides]
     if all(is_deleted):
         return OneValue(location, lambda merged: sides[0], (sides[0], sides[0]))
@@ -112,6 +110,28 @@ def _stored_apart(
     is_typed = name in _entries(variable, "_buffers")
     phi = functools.partial(StoredPhi, location=location, is_typed=is_typed, inherited=inherited)
     return BothSides(location, tuple(plans), phi)
+
+
+def stored_attribute(tx: compat.Tracer, location: Location) -> Value | None:
+    """Return an attribute that is stored to again and again; ``None`` where it is missing.
+
+    So it is where the object has it by its class alone. Raises ``Refusal`` if a store does more.
+    """
+    variable, name = location.owner, location.key
+    if isinstance(variable, compat.TensorVariable):
+        raise Refusal("arm-gradient" if name == "grad" else "arms-differ", f"Tensor.{name}")
+    present = _present_attribute(tx, variable, name)
+    if present is None or isinstance(present, compat.DeletedVariable):
+        return None
+    _require_plain(variable, name, (present, present))
+    return None if _is_inherited(tx, variable, name) else present
+
+
+def _require_plain(variable: Value, name: str, sides: tuple[Value, Value]) -> None:
+    """Raise ``Refusal`` if a store of merged values to an attribute does more than that."""
+    _require_of_the_program(variable, name)
+    _require_no_setting(variable, name)
+    _require_no_method(variable, name, sides)
 
 
 def _require_of_the_program(variable: Value, name: str) -> None:

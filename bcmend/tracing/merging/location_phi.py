@@ -27,6 +27,22 @@ from bcmend.tracing.sites.phi import Build, Merged
 from bcmend.tracing.sites.refusal import Refusal
 
 
+def write(tx: compat.Tracer, where: Location, value: Any) -> None:
+    """Have a location of the trace hold a value."""
+    effects = tx.output.side_effects
+    if where.kind is LocationKind.ATTRIBUTE:
+        effects.store_attr(where.owner, where.key, value, where.store)
+        return
+    effects.mutation(where.owner)
+    items = vars(where.owner)["items"]
+    if where.kind is LocationKind.CONTENTS:
+        containers.replace_items(where.owner, value)
+    elif isinstance(items, list) and where.key == len(items):
+        items.append(value)
+    else:
+        items[where.key] = value
+
+
 @dataclass(frozen=True, slots=True)
 class LocationPhi:
     """What the sides of a branch leave at a location."""
@@ -39,18 +55,7 @@ class LocationPhi:
 
     def materialise(self, join: Join, value: Any) -> None:
         """Write the value to the location now."""
-        effects, where = join.tx.output.side_effects, self.location
-        if where.kind is LocationKind.ATTRIBUTE:
-            effects.store_attr(where.owner, where.key, value, where.store)
-            return
-        effects.mutation(where.owner)
-        items = vars(where.owner)["items"]
-        if where.kind is LocationKind.CONTENTS:
-            containers.replace_items(where.owner, value)
-        elif isinstance(items, list) and where.key == len(items):
-            items.append(value)
-        else:
-            items[where.key] = value
+        write(join.tx, self.location, value)
 
     def defer(self, join: Join, value: Any) -> None:
         """Have records write what the trace cannot, when the graph has run."""

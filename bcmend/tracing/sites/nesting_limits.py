@@ -28,6 +28,7 @@ from bcmend.tracing.search import budget, log
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import falsify, weaken
 from bcmend.tracing.sites import body_states
+from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -153,8 +154,22 @@ class _Chain:
 
 _CHAIN: Final = Slot(_Chain, rolls_back=False)
 
-#: The iterations of loops being traced: the place of each loop's jump, and its tracer.
-ITERATIONS: Final[Slot[list[tuple[object, Any]]]] = Slot(list, rolls_back=False)
+
+class Iteration(NamedTuple):
+    """An iteration of a loop that is being traced.
+
+    Attributes:
+        place: that of the loop's jump.
+        tracer: of the graph that it is traced into.
+        stored: what is carried beside the live-ins of the jump.
+    """
+
+    place: object
+    tracer: Any
+    stored: Sequence[Location] = ()
+
+
+ITERATIONS: Final[Slot[list[Iteration]]] = Slot(list, rolls_back=False)
 
 
 @contextmanager

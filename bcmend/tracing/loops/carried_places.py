@@ -1,0 +1,64 @@
+"""Attributes, variables of outer scopes and items of containers that the turns of a loop store to.
+
+What such a place holds goes into a turn and comes out of it like a local variable. A tensor from
+before the call is not replaced: without a turn the place would have to hold that very one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.values import Value
+from bcmend.tracing.merging import attribute_effects, location_phi
+from bcmend.tracing.sites.locations import Location, LocationKind
+from bcmend.tracing.sites.refusal import NotThisWay
+from bcmend.tracing.speculation.arms import ContainerChange, Effects
+
+_CONTAINERS: Final = (compat.ListVariable, compat.ConstDictVariable)
+
+
+def places_in(effects: Effects) -> tuple[Location, ...]:
+    """Return the places that a turn stores to. Raises ``Refusal`` for other changes."""
+    if effects.other:
+        raise NotThisWay("a turn writes output, makes a check or changes an object")
+    items = [place for each in effects.containers for place in _items_in(each)]
+    return (*effects.attributes, *items)
+
+
+def _items_in(change: ContainerChange) -> Iterator[Location]:
+    is_known = type(change.variable) in _CONTAINERS and not change.is_open
+    before, after = (_by_key(each["items"]) for each in (change.before, change.after))
+    if not is_known or list(before) != list(after):
+        raise NotThisWay("a turn changes a list, a dictionary or a set")
+    for key, value in after.items():
+        if value is not before[key]:
+            yield Location(LocationKind.ITEM, change.variable, key)
+
+
+def _by_key(items: Any) -> dict[Any, Any]:
+    return dict(items) if isinstance(items, dict) else dict(enumerate(items))
+
+
+def read(tx: compat.Tracer, place: Location) -> Value:
+    """Return what a place holds. Raises ``Refusal`` where the loop cannot store to it."""
+    if place.kind is LocationKind.ITEM:
+        held: Value = vars(place.owner)["items"][place.key]
+        return held
+    value = attribute_effects.stored_attribute(tx, place)
+    if value is None:
+        raise NotThisWay(f"a turn stores to {place.key}, which may not be there before")
+    return value
+
+
+def write(tx: compat.Tracer, places: Sequence[Location], values: Sequence[Value]) -> None:
+    """Store a value in each place."""
+    for place, value in zip(places, values, strict=True):
+        location_phi.write(tx, place, value)
+
+
+def require_new(before: Value) -> None:
+    """Raise ``Refusal`` for a tensor from before the call, which a turn replaces in its place."""
+    if isinstance(before, compat.TensorVariable) and before.source is not None:
+        raise NotThisWay("a turn puts another tensor in the place of one from before the call")
