@@ -201,6 +201,8 @@ def _narrow(ranges: dict[Any, Any], fact: Any) -> None:
             continue
         limits = compat.bound_sympy(other, ranges)
         known = ranges[symbol]
+        if limits.is_int is not known.is_int:
+            continue  # torch has no range of floating numbers that begins at an integer
         if isinstance(relation, sympy.Ne):
             if limits.is_singleton() and limits.lower == known.lower:
                 ranges[symbol] = known & compat.ValueRanges(known.lower + 1, known.upper)

@@ -14,7 +14,15 @@ from torch import Tensor
 
 from tests.equivalence import Call, assert_equivalent, call
 
-_VALUES = [[1.0, 2.0], [0.0, 0.0], [float("nan"), 0.0], [float("inf"), 0.0], [-1.0, -1.0]]
+_VALUES = [
+    [1.0, 2.0],
+    [0.5, 0.25],
+    [1.0, 0.5],
+    [0.0, 0.0],
+    [float("nan"), 0.0],
+    [float("inf"), 0.0],
+    [-1.0, -1.0],
+]
 
 
 def _calls() -> list[Call]:
@@ -66,13 +74,27 @@ def _between_bounds(x: Tensor) -> Any:
     return x + 2 if total < least else x + 3
 
 
+def _in_a_range_of_integers(x: Tensor) -> Any:
+    share = x.amax().item()
+    if not 0 < share <= 1:
+        raise ValueError(f"{share} is no share")
+    return x * share if share < 1 else x + 1
+
+
 @pytest.mark.parametrize("fullgraph", [True, False])
 @pytest.mark.parametrize(
     "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(
     "program",
-    [_neither_below_nor_above, _not_above, _by_a_truth, _behind_a_check, _between_bounds],
+    [
+        _in_a_range_of_integers,
+        _neither_below_nor_above,
+        _not_above,
+        _by_a_truth,
+        _behind_a_check,
+        _between_bounds,
+    ],
 )
 def test_no_comparison_holds_with_nan(
     program: Callable[..., Any], backend: str, fullgraph: bool
