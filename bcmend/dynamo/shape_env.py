@@ -417,3 +417,22 @@ def _of_twos(size: Any) -> Any:
     """Return what a sum is where each of its sizes is 2."""
     parts = (each.as_coeff_Mul() for each in sympy.Add.make_args(size))
     return sum(times * (part if part.is_number else 2) for times, part in parts)
+
+
+def of_extremes(environment: Any, question: Any) -> Any:
+    """Return what is certain of a comparison with the greatest or the least of some numbers."""
+    swapped = {sympy.Le: sympy.Ge, sympy.Lt: sympy.Gt}
+    if type(question) in swapped:
+        question = swapped[type(question)](question.rhs, question.lhs)
+    if not isinstance(question, (sympy.Ge, sympy.Gt)):
+        return None
+    for place, of_any, of_all in ((0, compat.Max, compat.Min), (1, compat.Min, compat.Max)):
+        extreme, other = question.args[place], question.args[1 - place]
+        if not isinstance(extreme, (of_any, of_all)):
+            continue
+        pairs = [(each, other) if place == 0 else (other, each) for each in extreme.args]
+        answers = {environment._maybe_evaluate_static(type(question)(*pair)) for pair in pairs}
+        decisive = sympy.true if isinstance(extreme, of_any) else sympy.false
+        if decisive in answers or len(answers) == 1:
+            return decisive if decisive in answers else answers.pop()
+    return None

@@ -1,4 +1,4 @@
-"""Memory that a backward graph may write over: none, where torch would take too much for it.
+"""Memory that is written over: none, where torch takes too much for memory that may be.
 
 Inductor tells what the backward may reuse by the positions of its inputs, and takes the inputs of
 each graph inside for those of the whole. A side of a choice then writes over parameters and over
@@ -14,6 +14,12 @@ them (https://github.com/pytorch/pytorch/pull/193960; reproduced on 2.13.0). Thi
 ``collect_bw_donated_buffer_idxs`` (torch/_functorch/_aot_autograd/graph_compile.py) for copies;
 reproduced on 2.13.0, no issue is known. This can go when
 ``test_the_backward_writes_over_a_result_that_was_copied_to`` there fails.
+
+Inductor also removes a copy of an input that the graph changes later, as of a queue of keys that a
+loss reads and the call then adds to. The backward, and what reads the copy late, finds what was
+written since. Works round ``remove_noop_ops`` (torch/_inductor/fx_passes/post_grad.py); reproduced
+on 2.13.0, mended in 2.15. This can go when ``test_a_copy_of_what_is_changed_later_is_removed``
+there fails on all releases.
 """
 
 from __future__ import annotations
@@ -27,6 +33,7 @@ from torch.fx import GraphModule, Node
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 
+_REMOVES_COPIES: Final = "remove_noop_ops"
 _WITH_GRAPHS_INSIDE: Final = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
 
 
@@ -47,8 +54,30 @@ def _is_copy_to_intermediate(node: Node) -> bool:
     return isinstance(target, Node) and target.op not in ("placeholder", "get_attr")
 
 
+def changes_inputs(module: GraphModule) -> bool:
+    """Return whether a graph changes one of its inputs in place."""
+    inputs = (node for node in module.graph.nodes if node.op in ("placeholder", "get_attr"))
+    examples = (node.meta.get("example_value") for node in inputs)
+    return any(isinstance(each, torch.Tensor) and _is_changed(each) for each in examples)
+
+
+def _is_changed(example: torch.Tensor) -> bool:
+    return not example.is_inference() and example._version > 0  # which the former have none of
+
+
 @hooks.around(compat.OutputGraph, methods.CALL_BACK_END, "memory of a backward graph", gate=None)
 def _compile(inner: Any, output: compat.OutputGraph, module: GraphModule, *more: Any) -> Any:
-    is_off = is_at_stake(module)
-    with compat.functorch_config.patch(donated_buffer=False) if is_off else nullcontext():
+    with _nothing_donated(module), _copies_kept(module):
         return inner(output, module, *more)
+
+
+def _nothing_donated(module: GraphModule) -> Any:
+    is_off = is_at_stake(module)
+    return compat.functorch_config.patch(donated_buffer=False) if is_off else nullcontext()
+
+
+def _copies_kept(module: GraphModule) -> Any:
+    if not changes_inputs(module):
+        return nullcontext()
+    passes = [*filter(None, [compat.inductor_config.disabled_passes]), _REMOVES_COPIES]
+    return compat.inductor_config.patch(disabled_passes=",".join(passes))

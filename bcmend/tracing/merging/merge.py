@@ -101,10 +101,12 @@ class Merger:
 
     def attempt(self, plan: Callable[[], _Planned]) -> _Planned | Refusal:
         """Return what ``plan`` does, or why it refuses, with nothing left of what it planned."""
-        count = len(self.pairs)
+        count, adopted = len(self.pairs), len(self.plans)
         found = attempt(plan)
         if isinstance(found, Refusal):
             del self.pairs[count:]
+            for key in list(self.plans)[adopted:]:  # they read pairs that are not there any more
+                del self.plans[key]
             self.joined = {key: each for key, each in self.joined.items() if each[-1] <= count}
         return found
 

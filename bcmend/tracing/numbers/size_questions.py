@@ -13,6 +13,7 @@ call is captured whole, there are two answers where torch (``ShapeEnv``) would r
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from bcmend.dynamo.shape_env import (
     being_lowered,
     holds_for_most,
     is_of_arm,
+    of_extremes,
     symbols_in,
     told_by_assertions,
 )
@@ -55,6 +57,10 @@ class _Knowledge:
     is_complete: bool = False
     is_asked: bool = False
 
+
+#: Comparisons that do not hold, and that hold, where a number is NaN.
+_FALSE_OF_NAN: Final = frozenset([operator.lt, operator.le, operator.gt, operator.ge, operator.eq])
+_TRUE_OF_NAN: Final = frozenset([operator.ne])
 
 _KNOWLEDGE: Final = Slot(_Knowledge, rolls_back=False)
 
@@ -115,10 +121,24 @@ def _parts(tx: compat.Tracer, condition: Value, truth: bool) -> Sequence[Any]:
         mask = filled_masks.filled(tx, condition, truth)
         return () if mask is None else (mask,)
     expression = _expression(condition)
-    if expression is None:
+    if expression is None or (_may_be_of_nan(expression) and not _rules_out_nan(condition, truth)):
         return ()
     fact = expression if truth else sympy.Not(expression)
     return sympy.And.make_args(fact)  # type: ignore[no-any-return]
+
+
+def _may_be_of_nan(expression: Any) -> bool:
+    """Return whether an expression has a floating number in it, which may be NaN."""
+    return not all(each.is_integer for each in compat.free_unbacked_symbols(expression))
+
+
+def _rules_out_nan(condition: Any, truth: bool) -> bool:
+    """Return whether a comparison has come out as it does not where a number is NaN.
+
+    To sympy ``x >= 1`` is what ``x < 1`` is not. With NaN neither holds.
+    """
+    target = condition.as_proxy().node.target
+    return target in (_FALSE_OF_NAN if truth else _TRUE_OF_NAN)
 
 
 def fixed_by(tx: compat.Tracer, condition: Value) -> tuple[dict[Any, int], dict[Any, int]]:
@@ -149,7 +169,7 @@ def is_implied(condition: Value) -> bool:
 def _implied(environment: Any, expression: Any) -> Any:
     """Return what follows from the facts; ``None`` if nothing does."""
     facts = list(_comparisons(FACTS.of(environment)))
-    if not facts:
+    if not facts or _is_of_infinity(expression):
         return None
     ranges = dict(environment.var_to_range)
     for fact in facts:
@@ -165,8 +185,13 @@ def _comparisons(facts: Sequence[Any]) -> Iterator[Any]:
     for each in facts:
         if isinstance(each, filled_masks.Filled):
             yield from (sympy.Ge(count, 1) for count in each.counts())
-        else:
+        elif not _is_of_infinity(each):
             yield each
+
+
+def _is_of_infinity(expression: Any) -> bool:
+    """Return whether an expression has infinity in it, of which torch has no bounds."""
+    return isinstance(expression, sympy.Basic) and expression.has(sympy.oo, -sympy.oo)
 
 
 def _narrow(ranges: dict[Any, Any], fact: Any) -> None:
@@ -176,6 +201,8 @@ def _narrow(ranges: dict[Any, Any], fact: Any) -> None:
             continue
         limits = compat.bound_sympy(other, ranges)
         known = ranges[symbol]
+        if limits.is_int is not known.is_int:
+            continue  # torch has no range of floating numbers that begins at an integer
         if isinstance(relation, sympy.Ne):
             if limits.is_singleton() and limits.lower == known.lower:
                 ranges[symbol] = known & compat.ValueRanges(known.lower + 1, known.upper)
@@ -282,8 +309,7 @@ def _evaluate_expr(inner: Any, self: Any, orig_expr: Any, *more: Any, **named: A
 
 def _with_infinity(inner: Any, self: Any, question: Any, *more: Any, **named: Any) -> Any:
     """Ask torch, but about infinity: its bounds of an unbacked number do not tell that apart."""
-    is_symbolic = isinstance(question, sympy.Basic)
-    if is_symbolic and question.has(sympy.oo, -sympy.oo) and compat.free_unbacked_symbols(question):
+    if _is_of_infinity(question) and compat.free_unbacked_symbols(question):
         raise self._make_data_dependent_error(question, question)
     return inner(self, question, *more, **named)
 
@@ -292,7 +318,7 @@ def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:
     if not isinstance(question, (sympy.core.relational.Relational, sympy.logic.boolalg.Boolean)):
         return None
     question = environment.simplify(question)
-    if (decided := _of_extremes(environment, question)) is not None:
+    if (decided := of_extremes(environment, question)) is not None:
         return decided
     tx = translator_of_this_thread()
     if tx is None or known.is_complete:
@@ -304,25 +330,6 @@ def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:
         known.answers[form] = found if known.answers.get(form, found) == found else None
         return found
     return None if known.is_asked else _assumed(environment, known, question, tx)
-
-
-def _of_extremes(environment: Any, question: Any) -> Any:
-    """Return what is certain of a comparison with the greatest or the least of some numbers."""
-    swapped = {sympy.Le: sympy.Ge, sympy.Lt: sympy.Gt}
-    if type(question) in swapped:
-        question = swapped[type(question)](question.rhs, question.lhs)
-    if not isinstance(question, (sympy.Ge, sympy.Gt)):
-        return None
-    for place, of_any, of_all in ((0, compat.Max, compat.Min), (1, compat.Min, compat.Max)):
-        extreme, other = question.args[place], question.args[1 - place]
-        if not isinstance(extreme, (of_any, of_all)):
-            continue
-        pairs = [(each, other) if place == 0 else (other, each) for each in extreme.args]
-        answers = {environment._maybe_evaluate_static(type(question)(*pair)) for pair in pairs}
-        decisive = sympy.true if isinstance(extreme, of_any) else sympy.false
-        if decisive in answers or len(answers) == 1:
-            return decisive if decisive in answers else answers.pop()
-    return None
 
 
 def _form(question: Any) -> Any:

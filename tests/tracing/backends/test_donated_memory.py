@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import bcmend
-from bcmend.tracing.backends.donated_memory import is_at_stake
+from bcmend.tracing.backends.donated_memory import changes_inputs, is_at_stake
+from tests.equivalence import assert_equivalent, call
 
 
 def in_place(x: torch.Tensor) -> torch.Tensor:
@@ -149,3 +150,58 @@ def test_other_graphs_may_reuse_memory() -> None:
     side = torch.fx.GraphModule(nn.Module(), inner)
     assert is_at_stake(side)
     assert is_at_stake(torch.fx.GraphModule(nn.ModuleDict({"side": side}), outer))
+
+
+class Queue(nn.Module):
+    """Keys of earlier calls, with which a loss compares before the call adds its own."""
+
+    queue: torch.Tensor
+    at: torch.Tensor
+    before: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(3, 3)
+        self.register_buffer("queue", torch.randn(7, 3))
+        self.register_buffer("at", torch.zeros(1, dtype=torch.long))
+        self.register_buffer("before", torch.zeros(3))
+        self.register_buffer("mean", torch.ones(3))
+
+    def forward(self, x: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        compared = self.line(x) @ self.queue.clone().t()
+        self.before[0:] = self.mean[0:]
+        with torch.no_grad():
+            at, count = int(self.at), len(keys)
+            if at + count <= 7:
+                self.queue[at : at + count] = keys
+            else:
+                self.queue[at:] = keys[: 7 - at]
+                self.queue[: count - 7 + at] = keys[7 - at :]
+            self.at[0] = (at + count) % 7
+            self.mean.mul_(keys.mean(0))
+        return compared.logsumexp(1)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_copy_has_what_was_there_before_a_change(training: bool) -> None:
+    assert_equivalent(
+        Queue,
+        lambda: [call(torch.randn(4, 3), torch.randn(4, 3)) for _ in range(4)],
+        backend="inductor",
+        training=training,
+        graphs=None,
+        recompiles=None,
+    )
+
+
+def test_copies_are_kept_where_an_input_is_changed() -> None:
+    found: list[bool] = []
+
+    def keep(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        found.append(changes_inputs(module))
+        return module.forward
+
+    for each in (torch.sin, torch.sin_, lambda x: x[1:].mul_(2), lambda x: x.clone().mul_(2)):
+        torch._dynamo.reset()
+        torch.compile(lambda x, each=each: each(x), backend=keep, fullgraph=True)(torch.ones(3))
+    assert found == [False, True, True, False]

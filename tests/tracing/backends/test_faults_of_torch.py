@@ -31,7 +31,11 @@ from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.value_ranges import ValueRangeError
 from torch.utils.checkpoint import checkpoint
 
-from tests.differences_of_torch import JOINED_ROWS_ARE_WRONG, SIDES_WRITE_OVER_ARGUMENTS
+from tests.differences_of_torch import (
+    COPIES_OF_CHANGED_ARE_REMOVED,
+    JOINED_ROWS_ARE_WRONG,
+    SIDES_WRITE_OVER_ARGUMENTS,
+)
 
 ATEN = torch.ops.aten
 
@@ -260,6 +264,25 @@ def test_the_backward_writes_over_a_result_that_was_copied_to(is_donated: bool) 
         assert row.tolist() == [-2.0, 1.0]
         result.sum().backward()
     assert (row.tolist() == [-2.0, 1.0]) is not is_donated
+
+
+def _added_to_a_queue(x: Tensor, weight: Tensor, queue: Tensor) -> Tensor:
+    found = (x * weight) @ queue.clone().t()
+    with torch.no_grad():
+        queue[:1] = 7
+    return found.square().sum()
+
+
+@pytest.mark.parametrize("passes", ["", "remove_noop_ops"])
+def test_a_copy_of_what_is_changed_later_is_removed(passes: str) -> None:
+    """``bcmend/tracing/backends/donated_memory.py``"""
+    x, weight, queue = torch.ones(2, 2), torch.ones(2, requires_grad=True), torch.ones(3, 2)
+    settings = {"force_disable_caches": True, "disabled_passes": passes}
+    with torch._inductor.config.patch(settings):
+        compiled = torch.compile(_added_to_a_queue, backend="inductor", fullgraph=True)
+        compiled(x, weight, queue).backward()
+    is_wrong = weight.grad is not None and weight.grad.tolist() != [24.0, 24.0]
+    assert is_wrong is (COPIES_OF_CHANGED_ARE_REMOVED and not passes)
 
 
 def _product(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:

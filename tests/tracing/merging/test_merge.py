@@ -115,6 +115,22 @@ def test_the_same_pair_of_tensors_is_merged_once() -> None:
     traced(step, torch.ones(2), torch.ones(2))
 
 
+def test_what_is_adopted_after_a_refusal_reads_its_own_pair() -> None:
+    def step(tx: Any, x: Any, y: Any) -> Any:
+        merger = _merger(x, y)
+        made = _list(y)
+        one, other = _tuple(x, made, constant(1)), _tuple(x, made, constant(2))
+        assert isinstance(merger.attempt(lambda: merger.merge(one, other)), Refusal)
+        assert not merger.pairs and not merger.plans
+        build = merger.adopt(made, then_side=True)
+        assert [pair.then_value for pair in merger.pairs] == [y]
+        merged: Any = build([constant("y")])
+        assert merged.items[0].as_python_constant() == "y"
+        return x
+
+    traced(step, torch.ones(2), torch.ones(2))
+
+
 def test_a_tensor_from_outside_on_both_sides_is_itself() -> None:
     def step(tx: Any, x: Any) -> Any:
         merger = _merger()

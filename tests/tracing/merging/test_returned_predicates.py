@@ -107,3 +107,44 @@ def test_a_call_that_breaks_hands_out_no_mark() -> None:
         assert compiled(torch.tensor([1.0])).equal(torch.tensor([2.0]))
     finally:
         bcmend.unpatch(program)
+
+
+def _the_number_asked_about(x: Tensor, y: Tensor) -> Any:
+    found = x.mean()
+    if found > 0.1:
+        return y.mean() * 0, {"found": found.item(), "stops": True}
+    return y.mean() + x.sum(), {"found": found.item(), "stops": False}
+
+
+class _StopsEarly(torch.nn.Module):
+    """A loss that ends where the divergence is too large, and what is logged of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = torch.nn.Linear(2, 2)
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        change = (self.line(x) - y).square()
+        divergence = change.mean().detach()
+        share = (change > 1).float().mean().item()
+        if divergence > 3:
+            return y.mean() * change.sum(), [divergence.item(), share, "stopped"]
+        return change.sum() + y.sum(), [divergence.item(), share, "went on"]
+
+
+@pytest.mark.parametrize(
+    "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("make", [lambda: _the_number_asked_about, _StopsEarly])
+def test_a_number_of_both_sides_beside_what_has_no_common_form(
+    make: Callable[[], Any], training: bool, backend: str
+) -> None:
+    """What was planned before the sides turn out to differ is planned anew for each."""
+    assert_equivalent(
+        make,
+        lambda: [call(*torch.tensor([[1.0, 2.0], [3.0, 5.0]]) * each) for each in (1, -1, 9)],
+        backend=backend,
+        training=training,
+        zero_gradients=True,
+    )

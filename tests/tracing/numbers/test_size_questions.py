@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import bcmend
 from bcmend.dynamo import compat, fx_graph
-from bcmend.dynamo.shape_env import is_of_arm, traced_again
+from bcmend.dynamo.shape_env import is_of_arm, of_extremes, traced_again
 from bcmend.tracing.numbers import size_questions
 from corpus.patterns.dynamic.sizes import PATTERNS
 from corpus.patterns.pattern import Pattern, run, wrong_with
@@ -270,7 +270,7 @@ def test_what_is_certain_of_the_greatest_and_the_least_of_some_numbers(
     environment = compat.ShapeEnv()
     symbol = environment.create_unbacked_symint().node.expr
     asked = question(symbol, compat.Min, compat.Max)
-    found = size_questions._of_extremes(environment, asked)
+    found = of_extremes(environment, asked)
     assert (None if found is None else bool(found)) is expected
 
 
