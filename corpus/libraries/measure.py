@@ -10,11 +10,13 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator
 from time import perf_counter
+from types import CodeType
 from typing import Any, Final
 
 import numpy
 import torch
 from torch import Tensor
+from torch._dynamo.convert_frame import register_bytecode_hook
 from torch.nn import Module
 from torch.utils._pytree import tree_leaves
 
@@ -170,17 +172,32 @@ def _in_one_graph(call: Call, backend: str) -> dict[str, Any] | str:
     """Return what a call in one graph shows, or why it is none.
 
     A call that sets something up runs in plain Python, once: then it is the next one that counts.
+    One that computes nothing, as where a matrix stays lazy, is captured and has no graph.
     """
     counter = _counting(backend)
     try:
-        shown = _shown(call, _compiled(backend, fullgraph=True, counter=counter))
-        if not counter.graphs:
-            _shown(call, _compiled(backend, fullgraph=True, counter=counter))
-            return shown if counter.graphs == 1 else f"{counter.graphs} graphs in the next call"
+        with _captured() as frames:
+            shown = _shown(call, _compiled(backend, fullgraph=True, counter=counter))
+        if not counter.graphs and not frames:
+            with _captured() as frames:
+                _shown(call, _compiled(backend, fullgraph=True, counter=counter))
+            is_whole = counter.graphs == 1 or (not counter.graphs and len(frames) == 1)
+            return shown if is_whole else f"{counter.graphs} graphs in the next call"
         return shown
     except Exception as error:
         # as with stock
         return str(getattr(error, "gb_type", None) or _first_line(error))
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[list[CodeType]]:
+    """Yield the code objects that Dynamo captures in a block."""
+    found: list[CodeType] = []
+    handle = register_bytecode_hook(lambda code, _: found.append(code))
+    try:
+        yield found
+    finally:
+        handle.remove()
 
 
 @contextlib.contextmanager

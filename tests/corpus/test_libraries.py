@@ -109,6 +109,12 @@ class SetsUpAndBreaks(SetsUp):
         return y + 1
 
 
+class Tells(nn.Module):
+    def forward(self, image: Tensor) -> list[Tensor]:
+        print("nothing is computed")
+        return [image]
+
+
 def _hidden(image: Tensor) -> Tensor:
     return image
 '''
@@ -158,6 +164,7 @@ def test_each_public_function_and_module_has_its_shortest_name(tiny: Library) ->
             for each in (
                 "SetsUp",
                 "SetsUpAndBreaks",
+                "Tells",
                 "applied",
                 "builds",
                 "disabled",
@@ -228,6 +235,7 @@ def test_each_copy_of_a_call_has_its_own_arguments(tiny: Library) -> None:
         ("disabled", Outcome.BREAKS),
         ("SetsUp", Outcome.MENDED),
         ("SetsUpAndBreaks", Outcome.BREAKS),  # not before its second call
+        ("Tells", Outcome.MENDED),  # captured, without a graph
         ("drawn", Outcome.NO_CALL),
         ("refusing", Outcome.NO_CALL),
         ("builds", Outcome.NO_CALL),

@@ -9,7 +9,9 @@ between the two, its gradients are right.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+import torch
 from torch.fx import GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
@@ -17,7 +19,11 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.tracing.deopt.undo_log import changed_inputs, examples_of
 from bcmend.tracing.effects.change_counts import statistics_of
-from bcmend.tracing.effects.operator_runs import is_in_place, storage_of, storages_of
+from bcmend.tracing.effects.operator_runs import is_in_place, stand_in, storage_of, storages_of
+
+_NUMBERS: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
+#: What a node says of the line that it is for.
+_OF_A_PLACE: Final = ("stack_trace", "nn_module_stack", "source_fn_stack")
 
 
 def note(output: compat.OutputGraph) -> None:
@@ -31,6 +37,7 @@ def _keep_what_was_read(output: compat.OutputGraph, module: GraphModule) -> None
     written = [node for node in module.graph.nodes if _writes(node)]
     changed &= {storage for node in written for storage in _storages_behind(node)}
     if changed:
+        _copy_what_numbers_are_read_from(output, module, changed)
         keep(filter(_is_call, module.graph.nodes), changed)
 
 
@@ -39,6 +46,29 @@ def keep(nodes: Iterable[Node], changed: set[int]) -> None:
     for node in nodes:
         if _storages_behind(node) & changed and not storages_of(node) & changed:
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _copy_what_numbers_are_read_from(
+    output: compat.OutputGraph, module: GraphModule, changed: set[int]
+) -> None:
+    """Read numbers in copies of changed tensors: the backward gets a tensor, and never a number."""
+    graph = module.graph
+    read = [each for each in graph.nodes if _is_number(each) and _storages_behind(each) & changed]
+    for node in read:
+        for tensor in filter(storages_of, node.all_input_nodes):
+            with graph.inserting_before(node):
+                # Inductor takes a clone out again.
+                copied = graph.call_function(torch.maximum, (tensor, tensor))
+            copied.meta = {key: node.meta[key] for key in _OF_A_PLACE if key in node.meta}
+            with output.fake_mode:
+                copied.meta["example_value"] = stand_in(tensor.meta["example_value"])
+            node.replace_input_with(tensor, copied)
+    if read:
+        module.recompile()
+
+
+def _is_number(node: Node) -> bool:
+    return _is_call(node) and isinstance(node.meta.get("example_value"), _NUMBERS)
 
 
 def _is_call(node: Node) -> bool:

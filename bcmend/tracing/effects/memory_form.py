@@ -77,16 +77,22 @@ def as_in(tx: compat.Tracer, merged: TensorValue, example: torch.Tensor) -> Tens
     extent = _extent(stored)
     if extent is None:
         raise Refusal("arms-differ", f"items in one place: strides {example.stride()}")
+    whole = merged
     for dimension, (size, _) in enumerate(stored):
         if not compat.statically_known_true(size == example.size()[dimension]):
             merged = fx_graph.method(tx, "narrow", merged, dimension, 0, 1)
-    sizes, strides = (tuple(each[at] for each in stored) for at in (0, 1))
-    base = fx_graph.method(tx, "new_zeros", merged, (extent,))
+    sizes, strides = (tuple(_in_graph(tx, each[at]) for each in stored) for at in (0, 1))
+    base = fx_graph.method(tx, "new_zeros", merged, (_in_graph(tx, extent),))
     base = fx_graph.function(tx, torch.as_strided_scatter, base, merged, sizes, strides, 0)
     placed = fx_graph.function(tx, torch.as_strided, base, sizes, strides, 0)
-    if sizes != tuple(example.size()):
-        placed = fx_graph.method(tx, "expand", placed, tuple(example.size()))
-    return placed
+    return placed if merged is whole else fx_graph.method(tx, "expand_as", placed, whole)
+
+
+def _in_graph(tx: compat.Tracer, number: Any) -> Any:
+    """Return a size or stride as the graph has it, where it is a number out of a tensor."""
+    if not isinstance(number, torch.SymInt):
+        return number
+    return tx.output.current_tracer.bound_symbols.get(number.node.expr, number)
 
 
 def _dimensions(example: torch.Tensor) -> list[_Dimension]:

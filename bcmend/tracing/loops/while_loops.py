@@ -18,12 +18,10 @@ from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of
 from bcmend.names import SPLIT
-from bcmend.tracing.effects.hazards import hazards_of
-from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import arm_selects
-from bcmend.tracing.loops import carried_places, loop_results, open_ranges
+from bcmend.tracing.loops import carried_places, loop_results, open_ranges, turn_effects
 from bcmend.tracing.loops.loop_ends import LoopEnd
 from bcmend.tracing.loops.loop_values import (
     Carried,
@@ -40,7 +38,6 @@ from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_numbe
 from bcmend.tracing.loops.while_operator import Body, Ends, write_while
 from bcmend.tracing.lowering.arm_graphs import requires_grad
 from bcmend.tracing.merging import in_place
-from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search import refused_forms
@@ -321,9 +318,9 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     if not set(carried_places.places_in(trace.effects)) <= set(loop.places):
         raise NotThisWay("a turn stores where others do not")
     exits = _side_exits(trace)
-    changes = _changes_in_place(tx, trace, carried)
+    changes = turn_effects.changes_in_place(tx, trace, carried)
     changed = [each.outer for each in changes]
-    _require_pure(tx, trace, entered, changed, carried.gradients)
+    turn_effects.require_pure(tx, trace, entered, changed, carried.gradients)
     predicate = _not_behind_a_failure(loop, predicates.as_predicate(tx, loop.condition))
     positions = (*carried.tensors, *carried.numbers)
     given = [number_in(inputs[each].realize()) for each in positions]
@@ -391,25 +388,6 @@ def _false(tx: compat.Tracer, like: TensorValue) -> TensorValue:
     return fx_graph.function(tx, torch.zeros, (), dtype=torch.bool, device=example_of(like).device)
 
 
-def _changes_in_place(tx: compat.Tracer, trace: ArmTrace, carried: Carried) -> list[InPlace]:
-    """Return the tensors changed in place. Raises ``Refusal`` for other effects."""
-    effects = trace.effects
-    if not effects.tensors:
-        return []
-    if carried.gradients and any(map(_may_have_gradients, effects.tensors)):
-        raise NotThisWay("a turn changes a tensor in place while gradients are recorded")
-    hazards = hazards_of(trace.graph.nodes, fake_mode_of(tx))
-    changes = attempt(lambda: in_place.plan_in_place(tx, (trace, trace), [hazards, hazards]))
-    if isinstance(changes, Refusal):
-        raise NotThisWay(changes.detail)
-    return changes
-
-
-def _may_have_gradients(changed: Proxy) -> bool:
-    example = changed.node.meta["example_value"]
-    return bool(example.is_floating_point() or example.is_complex())
-
-
 def _more(tx: compat.Tracer, site: LiveSite, inputs: Sequence[Value]) -> list[TensorValue]:
     """Return whether an open range has one more number, for a loop that does not ask itself."""
     if site.kind == SPLIT:
@@ -441,20 +419,3 @@ def _require_gradients_fit(inputs: Sequence[Value], carried: Carried) -> None:
     tensors = (inputs[each].realize() for each in carried.tensors)
     if not carried.gradients and any(requires_grad(each.as_proxy()) for each in tensors):
         raise NotThisWay("a tensor requires gradients while none are recorded")
-
-
-def _require_pure(
-    tx: compat.Tracer, trace: ArmTrace, entered: list[Proxy], changed: list[Proxy], gradients: bool
-) -> None:
-    # The iterations of an inner loop were judged when that loop was written.
-    nodes = [n for n in trace.graph.nodes if n.target is not torch.ops.higher_order.while_loop]
-    hazards = hazards_of(nodes, fake_mode_of(tx))
-    from_outside = [proxy.node.meta["example_value"] for proxy in (*entered, *trace.lifted)]
-    tensors = [each for each in from_outside if isinstance(each, torch.Tensor)]
-    carried = {storage_of(each.node.meta["example_value"]) for each in changed}
-    if any(storage_of(each) in hazards.writes - carried for each in tensors):
-        raise NotThisWay("a turn changes a tensor in place")
-    if gradients and hazards.random:
-        raise NotThisWay("a turn draws random numbers while gradients are recorded")
-    if gradients and hazards.partial:  # backward of the operator makes at least one iteration
-        raise NotThisWay("a turn may fail on the data while gradients are recorded")

@@ -33,7 +33,7 @@ from bcmend.dynamo.values import (
 from bcmend.knowledge import effects
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.numbers import float_tensors, size_questions
-from bcmend.tracing.opaque import operator
+from bcmend.tracing.opaque import operator, tensors_as_numbers
 from bcmend.tracing.sites import capture_mode, site_table
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
 
@@ -83,6 +83,7 @@ _PURPOSE: Final = "functions that ask about a number out of a tensor"
 def _call_function(
     inner: Any, self: Any, tx: compat.Tracer, args: Sequence[Value], kwargs: Given
 ) -> Any:
+    args, kwargs = tensors_as_numbers.taken(tx, self.value, args, kwargs)
     if self.value is operator.CALL or not _has_open_number(args, kwargs):
         return inner(self, tx, args, kwargs)
     return _traced(tx, self.value, args, kwargs, lambda: inner(self, tx, args, kwargs))
@@ -92,6 +93,9 @@ def _call_function(
 def _call_method(
     inner: Any, self: Any, tx: compat.Tracer, name: str, args: Sequence[Value], kwargs: Given
 ) -> Any:
+    if not name.startswith("__"):
+        own = getattr(torch.Tensor, name, None)
+        (self, *args), kwargs = tensors_as_numbers.taken(tx, own, [self, *args], kwargs)
     if name.startswith("__") or not _has_open_number(args, kwargs):
         return inner(self, tx, name, args, kwargs)
 

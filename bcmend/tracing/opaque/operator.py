@@ -56,7 +56,7 @@ _NAMED: Final = (torch.dtype, torch.layout, torch.memory_format)
 
 
 #: What functions raise for numbers that they do not take, and for symbolic ones.
-_FAILURES: Final = (RuntimeError, ValueError, IndexError, TypeError, ZeroDivisionError)
+FAILURES: Final = (RuntimeError, ValueError, IndexError, TypeError, ZeroDivisionError)
 
 
 class NotWritten(Exception):
@@ -206,7 +206,7 @@ def tried(name: str, form: str, given: Values) -> list[Any]:
         for first, step in _FIRST_AND_STEP:
             floats = [first + step * place for place in range(len(given.floats))]
             integers = [int(2 * (first + step * place)) for place in range(len(given.integers))]
-            with suppress(*_FAILURES):  # no such number may be given
+            with suppress(*FAILURES):  # no such number may be given
                 values = Values(given.tensors, floats, integers, given.sizes)
                 found.append(_called(name, form, values))
     return found
@@ -216,7 +216,7 @@ def asks_in_backward(name: str, form: str, given: Values) -> bool:
     """Return whether a call asks nothing about symbolic numbers, and its backward does."""
     try:
         results = _listed(_called(name, form, given))
-    except _FAILURES:  # whoever makes the call sees to that
+    except FAILURES:  # whoever makes the call sees to that
         return False
     recorded = [each for each in results if each.requires_grad]
     leaves = [each for each in given.tensors if each.requires_grad]
@@ -224,7 +224,7 @@ def asks_in_backward(name: str, form: str, given: Values) -> bool:
         torch.autograd.grad(recorded, leaves, recorded, allow_unused=True)
     except compat.GuardOnDataDependentSymNode:
         return True
-    except _FAILURES:
+    except FAILURES:
         return False
     return False
 

@@ -61,7 +61,45 @@ class Checking(Counting):
         return (x * scale + self.total.view(2, 1)[0]).sin()
 
 
-KINDS = [Printing, Branching, ChangingLate, Checking]
+class Reading(Counting):
+    def forward(self, x: Tensor) -> Tensor:
+        self.total += 0.25
+        return (x * self.total[0].item()).sin()
+
+
+class ReadingAnInteger(Counting):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += 1
+        return (x * self.steps.item()).sin()
+
+
+class ReadingInAnOperation(Counting):
+    """Number and tensor are one, and the bound is in the backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("bound", torch.tensor(0.75))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.bound.add_(0.25)
+        return (x.clamp(-0.25, self.bound) * self.bound.item()).sin()
+
+
+class ReadingBefore(Counting):
+    def forward(self, x: Tensor) -> Tensor:
+        n = self.total[0].item()
+        self.total += 0.25
+        return (x * n).sin()
+
+
+KINDS = [
+    *(Printing, Branching, ChangingLate, Checking),
+    *(Reading, ReadingAnInteger, ReadingInAnOperation, ReadingBefore),
+]
 
 
 def _gradients(function: nn.Module) -> list[Tensor | None]:

@@ -275,3 +275,23 @@ def test_a_mask_is_filled_on_both_sides(training: bool) -> None:
     found = assert_equivalent(lambda: program, calls, training=training)
     assert found.report is not None
     assert {each.lowering for each in found.report.sites} == {"where with effects"}
+
+
+def test_a_side_that_repeats_one_item_as_often_as_the_data_say() -> None:
+    def make() -> Any:
+        def program(x: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+            h, w = size.tolist()
+            if h == 0 or w == 0:
+                y = (x.reshape(-1)[:1].sum() * 0).reshape(1, 1, 1, 1).expand(1, 1, h, w)
+            else:
+                y = torch.nn.functional.interpolate(x, size=(h, w))
+            return y
+
+        return program
+
+    def inputs(*, gradients: bool = False) -> list[Call]:
+        x = torch.arange(4.0).reshape(1, 1, 2, 2)
+        sizes = [torch.tensor(each) for each in ((4, 5), (6, 7), (3, 8))]
+        return [call(x.clone().requires_grad_(gradients), each) for each in sizes]
+
+    assert_equivalent(make, inputs, graphs=None, recompiles=None)
