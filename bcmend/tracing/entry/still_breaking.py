@@ -23,11 +23,18 @@ _EXPLAIN: Final = "bcmend.explain(obj, ...) lists every break, bcmend.why(obj) e
 
 
 _NO_WAY: Final = "bcmend knows no way to capture this: move it out of what is compiled."
+_LAYERS: Final = (
+    "Under fullgraph=True recurrent layers are captured, unless they draw or run under autocast. "
+    "Where graphs may break they stay calls between graphs, since long sequences, unrolled, take a "
+    "compiler its time."
+)
 _AS_ASKED: Final = "The program asks for it; bcmend leaves such breaks alone."
 _ONE_SIDED: Final = (
     'With Policy(one_sided="exit") the graph has one of its sides; calls that take the other are '
     "made in plain Python."
 )
+#: What Dynamo says of recurrent layers.
+_OF_LAYERS: Final = "RNN, GRU, or LSTM"
 #: What Dynamo's kinds of graph break have in their names where the program asks for one.
 _ASKED_FOR: Final = ("graph_break()", "compiler.disable")
 
@@ -93,8 +100,7 @@ def _why(place: _Place, error: BaseException, *, with_reason: bool = True) -> It
         yield f"Dynamo: {log.reason_of(error)}"
     refusal = SESSION.patcher.refusal_at(place.code, place.line)
     if refusal is None:
-        is_asked_for = any(each in str(getattr(error, "gb_type", "")) for each in _ASKED_FOR)
-        yield _AS_ASKED if is_asked_for else _NO_WAY
+        yield _without_a_site(error)
         return
     slug, detail = refusal
     known = REASONS[slug]
@@ -102,6 +108,14 @@ def _why(place: _Place, error: BaseException, *, with_reason: bool = True) -> It
     yield f"To mend it: {known.hint}"
     if one_sided.is_possible_at(place.code, place.line):
         yield _ONE_SIDED
+
+
+def _without_a_site(error: BaseException) -> str:
+    """Return what is said of a break that is at no site of bcmend's."""
+    if _OF_LAYERS in str(error):
+        return _LAYERS
+    is_asked_for = any(each in str(getattr(error, "gb_type", "")) for each in _ASKED_FOR)
+    return _AS_ASKED if is_asked_for else _NO_WAY
 
 
 def _remove_own_frames(error: BaseException) -> None:

@@ -143,3 +143,23 @@ def test_where_graphs_may_break_what_torch_fails_at_is_left_to_python() -> None:
     for factor in (1.0, 2.0, 3.0):
         x = torch.ones(3) * factor
         assert torch.equal(mended(x), _powers_of_a_negative_number(x))
+
+
+class _Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x * 2)[0] + 1
+
+
+def test_a_recurrent_layer_is_said_to_be_captured_in_one_graph(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net, sequence = bcmend.patch(_Recurrent()), torch.ones(4, 2)
+    torch.compile(net, backend="eager")(sequence)
+    texts = [each for each in _warnings(caplog) if "the graph still breaks" in each]
+    assert texts and all("Under fullgraph=True" in each for each in texts)
+    torch._dynamo.reset()
+    torch.compile(net, backend="eager", fullgraph=True)(sequence)
