@@ -182,7 +182,7 @@ def settled(tx: compat.Tracer, value: Value) -> Value:
     if not sides.is_open(value):
         return value
     if open_numbers.kind_of(value) is not None:
-        is_more = open_numbers.is_computed(value)
+        is_more = open_numbers.is_computed(value) or open_numbers.has_many_forms(value)
     else:
         is_more = any(isinstance(s, LazyPhi) and s.site is value.site for s in value.sides)
     return _in_few_forms(tx, value) if is_more else value

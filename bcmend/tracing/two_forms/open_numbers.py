@@ -23,6 +23,9 @@ from bcmend.tracing.two_forms.sides import Open
 
 #: So many numbers are kept apart.
 APART_AT_MOST: Final = 4
+#: So many are, of a number with which nothing is computed. Where each turn of a loop leaves it alone
+#: on several ways, they multiply: of 20 turns of a state machine five take 1 s, nine take 6 s.
+LEFT_AT_MOST: Final = 8
 
 
 def kind_of(value: Value) -> type | None:
@@ -42,6 +45,11 @@ def is_computed(value: Value) -> bool:
 def is_plain(value: Value) -> bool:
     """Return whether a number with several forms is better kept apart."""
     return len(list(sides.leaves(value))) <= APART_AT_MOST and not is_computed(value)
+
+
+def has_many_forms(value: Value) -> bool:
+    """Return whether a number has more forms than are kept apart where nobody computes with it."""
+    return len(list(sides.leaves(value))) > LEFT_AT_MOST
 
 
 def joined(tx: compat.Tracer, phi: Open) -> Value | None:

@@ -38,6 +38,14 @@ def leaves(value: Value) -> Iterator[Value]:
         yield value
 
 
+def _phis_in(value: Value) -> Iterator[LazyPhi]:
+    """Yield a phi behind those that are its sides."""
+    if isinstance(value, LazyPhi):
+        for side in value.sides:
+            yield from _phis_in(side)
+        yield value
+
+
 def is_open(value: Value) -> TypeGuard[Open]:
     """Return whether a value is a phi whose sides are at hand."""
     if type(value) not in (GatedPhi, CellPhi, StoredPhi, UnreadPhi):
@@ -62,9 +70,11 @@ def have_at_hand(value: Value) -> bool:
     """
     if is_open(value):
         return True
-    if not isinstance(value, UnreadPhi) or value.unbound or value.predicate is None:
+    unread = [each for each in _phis_in(value) if isinstance(each, UnreadPhi)]
+    inner = next((each for each in unread if not each.is_at_hand), None)
+    if inner is None or inner.unbound or inner.predicate is None:
         return False
-    value.store_sides()
+    inner.store_sides()
 
 
 def like(phi: Open, predicate: Any, sides: Sequence[Value]) -> Open:

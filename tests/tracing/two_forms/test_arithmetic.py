@@ -262,3 +262,55 @@ def _mean_or_nan(x: Tensor, mask: Tensor) -> Any:
 
 def test_a_number_may_be_nan_on_one_side() -> None:
     assert_equivalent(lambda: _mean_or_nan, _calls, recompiles=None, graphs=None)
+
+
+def _hangs_over(x: Tensor) -> Any:
+    hang, floor = 0, torch.zeros(())
+    for at in range(20):
+        if x[at] > 0.5:
+            hang = 2
+        elif hang > 0:
+            hang -= 1
+        else:
+            floor = floor + x[at]
+    return floor, hang
+
+
+def _in_three_states(x: Tensor) -> Any:
+    state = 0
+    for at in range(20):
+        if state == 0:
+            if x[at] > 0.5:
+                state = 1
+        elif state == 1:
+            if x[at] < 0:
+                state = 2
+        else:
+            x = x * 2
+            state = 0
+    return x, state
+
+
+def _longest_run(x: Tensor) -> Any:
+    run = best = 0
+    for at in range(20):
+        if x[at] > 0:
+            run += 1
+        else:
+            run = 0
+        best = max(best, run)
+    return x * best, best
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("program", [_hangs_over, _in_three_states, _longest_run])
+def test_a_state_of_some_turns_is_one_number(program: Any, training: bool) -> None:
+    """Each turn would double what is traced if the state kept all of its forms."""
+
+    def calls() -> list[Call]:
+        drawn = torch.Generator().manual_seed(0)
+        shifts = (0.0, 0.5, -0.5, 1.0)
+        return [call(torch.randn(20, generator=drawn) + shift) for shift in shifts]
+
+    backend = "aot_eager" if training else "eager"
+    assert_equivalent(lambda: program, calls, training=training, backend=backend)
