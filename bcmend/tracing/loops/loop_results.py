@@ -16,19 +16,22 @@ from bcmend.dynamo.values import Value, example_of
 from bcmend.tracing.effects import sharing, watches
 from bcmend.tracing.loops.loop_values import Carried
 from bcmend.tracing.lowering import shared_results
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites.site_table import LiveSite
 
-#: What a loop cannot carry: in the graph it is copied.
-_TOLD_APART: Final = "a value of the loop is changed in place later, or compared by identity"
+#: Why a loop is unrolled: in the graph what it carries is copied.
+TOLD_APART: Final = "a value of the loop is changed in place later, or compared by identity"
+
+
+def _told_apart(site: LiveSite) -> Finding:
+    return Finding(Claim.CARRIED, site, evidence=TOLD_APART)
 
 
 def note_entering(tx: compat.Tracer, site: LiveSite, entering: Sequence[Value]) -> None:
     """Note that what enters an iteration may be any tensor."""
     for value in entering:
         assert isinstance(value, compat.TensorVariable)
-        sharing.add_result(
-            tx, example_of(value), (), site.unmendable("alias-changed", _TOLD_APART), is_any=True
-        )
+        sharing.add_result(tx, example_of(value), (), _told_apart(site), is_any=True)
 
 
 def watch_carried(
@@ -41,7 +44,7 @@ def watch_carried(
 
     Those after an iteration are the carried ones alone.
     """
-    finding = site.unmendable("alias-changed", _TOLD_APART)
+    finding = _told_apart(site)
     before, after = ([each[at].realize() for at in carried.tensors] for each in values[::2])
     tensors = [
         [example_of(each) for each in group if isinstance(each, compat.TensorVariable)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Final
@@ -19,7 +19,9 @@ from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_numbe
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import float_tensors, scalars
 from bcmend.tracing.sites.refusal import NotThisWay
-from bcmend.tracing.two_forms import open_numbers, sides
+from bcmend.tracing.two_forms import late_tensors, open_numbers, sides
+from bcmend.tracing.two_forms.late_tensors import is_same
+from bcmend.tracing.two_forms.sides import Open
 
 
 class CarriedChange(Enum):
@@ -65,12 +67,62 @@ class MoreChanges(BaseException):
 
 
 def with_one_form(tx: compat.Tracer, values: Sequence[Value]) -> list[Value]:
-    """Return live-ins of a loop, with one number for each that a branch has left in two forms."""
+    """Return live-ins of a loop, with one form for each number that a branch has left in two.
+
+    What is a tensor on some paths and a constant on others becomes one tensor and one constant.
+    """
     found = []
     for value in values:
-        known = value.realize()
-        number = open_numbers.joined(tx, known) if sides.is_open(known) else None
-        found.append(value if number is None else number)
+        known, one = value.realize(), None
+        if sides.is_open(known):
+            one = open_numbers.joined(tx, known) or late_tensors.joined(tx, known)
+        found.append(value if one is None else one)
+    return found
+
+
+def late_in(values: Sequence[Value]) -> dict[int, Open]:
+    """Return live-ins that are a tensor on some paths and else a constant, by position."""
+    known = enumerate(each.realize() for each in values)
+    return {at: each for at, each in known if sides.is_open(each) and late_tensors.is_told(each)}
+
+
+def apart(
+    tx: compat.Tracer,
+    values: Sequence[Value],
+    late: Mapping[int, Open],
+    before: Sequence[Value] = (),
+) -> list[Value]:
+    """Return live-ins with two in the place of each late tensor: whether it is one, and the tensor.
+
+    Where it is none, any other does for the tensor: the one ``before``, of live-ins apart. Raises
+    ``Refusal`` where a live-in that was a late tensor is something else.
+    """
+    found: list[Value] = []
+    for position, value in enumerate(values):
+        if position not in late:
+            found.append(value)
+            continue
+        known = late_tensors.read(value.realize())
+        *_, constant = late[position].sides
+        if known is None or not (known.constant is None or is_same(known.constant, constant)):
+            raise NotThisWay("a turn makes something else of a tensor")
+        truth = known.truth
+        if isinstance(truth, bool):
+            truth = fx_graph.function(tx, torch.full, (), truth, dtype=torch.bool)
+        found += [truth, known.tensor or before[len(found) + 1]]
+    return found
+
+
+def together(values: Sequence[Value], late: Mapping[int, Open]) -> list[Value]:
+    """Return live-ins from what ``apart`` has made of them."""
+    found: list[Value] = []
+    left = iter(values)
+    for value in left:
+        phi = late.get(len(found))
+        if phi is None:
+            found.append(value)
+        else:
+            found.append(sides.like(phi, value, [next(left), phi.sides[1]]))
     return found
 
 

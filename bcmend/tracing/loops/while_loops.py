@@ -7,9 +7,9 @@ graph. Where it does anything but compute tensors and count, the caller unrolls 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -26,11 +26,14 @@ from bcmend.tracing.loops.loop_ends import LoopEnd
 from bcmend.tracing.loops.loop_values import (
     Carried,
     MoreChanges,
+    apart,
     carried_values,
     exhausted,
     in_the_operator,
+    late_in,
     out_of_the_operator,
     stand_ins,
+    together,
     what_changes,
     with_one_form,
 )
@@ -48,6 +51,7 @@ from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, trace_arm
+from bcmend.tracing.two_forms.sides import Open
 
 #: A range with at most so many iterations left is unrolled: one with a branch takes 24 ms to trace.
 UNROLLED_AT_MOST: Final = 8
@@ -72,7 +76,7 @@ class _Loop:
     """A loop to be lowered; ``arm``, at position ``staying``, comes back to the jump.
 
     ``places`` are what a turn stores to; ``inputs`` are the live-ins of the jump, then what those
-    hold.
+    hold, with two in the place of each one that is ``late``.
     """
 
     tx: compat.Tracer
@@ -81,19 +85,27 @@ class _Loop:
     condition: Value
     arm: Arm
     staying: int
-    inputs: Sequence[Value]
+    inputs: Sequence[Value] = ()
+    late: Mapping[int, Open] = field(default_factory=dict)
     places: Sequence[Location] = ()
 
     def that_stores(self, places: Sequence[Location]) -> _Loop:
-        """Return the loop with places that its turns store to."""
+        """Return the loop with places that its turns store to, and with its inputs."""
         held = [carried_places.read(self.tx, each) for each in places]
         inputs = [*self.arm.inputs.items, *with_one_form(self.tx, held)]
-        return replace(self, inputs=inputs, places=places)
+        late = late_in(inputs)
+        return replace(self, inputs=apart(self.tx, inputs, late), late=late, places=places)
 
-    def apart(self, values: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+    def live_ins_and_held(self, values: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """Return the live-ins of the jump among ``values``, and what the places hold."""
+        count, found = len(self.arm.inputs.items), together(values, self.late)
+        return found[:count], found[count:]
+
+    @property
+    def held_from(self) -> int:
+        """The position in ``inputs`` of the first one that a place holds."""
         count = len(self.arm.inputs.items)
-        return list(values[:count]), list(values[count:])
+        return count + sum(position < count for position in self.late)
 
     def trace(self, iteration: Callable[[Any], None]) -> ArmTrace | ArmFailure:
         """Trace what ``iteration`` does, given the tracer, as an arm."""
@@ -111,7 +123,7 @@ class _Loop:
 
         Empty if it does not come back.
         """
-        inputs, held = self.apart(entering)
+        inputs, held = self.live_ins_and_held(entering)
         carried_places.write(self.tx, self.places, held)
         with _until_the_jump(self.tx, self.site, self.places):
             try:
@@ -119,7 +131,11 @@ class _Loop:
             except _IterationEnds as iteration:
                 if iteration.end is None and _makes_many_turns(self.site, self.arm):
                     body_states.join_exits(self.tx, self.site)
-                return iteration.end or ()
+                if iteration.end is None:
+                    return ()
+                condition, after = iteration.end
+                left = apart(self.tx, after.items, self.late, entering)
+                return condition, compat.TupleVariable(left)
         return ()
 
 
@@ -163,16 +179,17 @@ def run_loop(
     if not site.holds(Claim.LEFT):
         nesting_limits.note_unrolled(tx, "it goes on where a turn has left it")
         return None
+    if not site.holds(Claim.CARRIED):
+        nesting_limits.note_unrolled(tx, loop_results.TOLD_APART)
+        return None
     for staying, each in enumerate(arms):
         # The arm finds one more number in the open ranges that it goes over.
         items = each.inputs.items
         inputs = [one.in_half(True) if isinstance(one, OpenIterator) else one for one in items]
         for given in _with_ranges_counted(tx, site, inputs):
             transaction = fx_graph.Transaction(tx)
-            entering = with_one_form(tx, given)
-            arm = each.with_inputs(entering)
-            loop = _Loop(tx, target, site, condition, arm, staying, entering)
-            loop, trial = _tried(loop)
+            arm = each.with_inputs(with_one_form(tx, given))
+            loop, trial = _tried(_Loop(tx, target, site, condition, arm, staying))
             if trial is None:
                 transaction.roll_back()
                 break
@@ -263,6 +280,7 @@ def _lowered(loop: _Loop, trial: _Trial) -> LoopEnd:
 
 def _tried(loop: _Loop) -> tuple[_Loop, _Trial | None]:
     """Trace an iteration, and another one if it stores to places that are not carried yet."""
+    loop = loop.that_stores(())
     trial = _trial(loop)
     if trial is None or trial.is_barred or not trial.places:
         return loop, trial
@@ -296,7 +314,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     iterations_left = _iterations_left(tx, site, inputs, carried)
     _require_gradients_fit(inputs, carried)
     for position in carried.tensors:
-        if position >= len(loop.arm.inputs.items):
+        if position >= loop.held_from:
             carried_places.require_new(inputs[position].realize())
     more = _more(tx, site, inputs)
     entered: list[Proxy] = []
@@ -350,7 +368,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     for position in carried.ranges:
         inputs[position] = exhausted(inputs[position])
     loop_results.watch_carried(tx, site, carried, (loop.inputs, values, inputs))
-    live_ins, held = loop.apart(inputs)
+    live_ins, held = loop.live_ins_and_held(inputs)
     carried_places.write(tx, loop.places, held)
     by_exhaustion = bool(more) or iterations_left is not None
     leaving = 1 - loop.staying

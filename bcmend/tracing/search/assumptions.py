@@ -78,6 +78,9 @@ class Claim(Enum):
         "the few turns of a loop can be traced one by one", "the loop is one operator of the graph"
     )
     LEFT = ClaimRow("a loop that is left goes over nothing more", "its turns are traced one by one")
+    CARRIED = ClaimRow(
+        "no tensor that a loop carries is told from an older one", "its turns are traced one by one"
+    )
     LOCAL = ClaimRow(
         "a variable that the arms set dies with its frame", "a record stores the side taken"
     )

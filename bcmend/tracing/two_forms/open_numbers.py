@@ -23,8 +23,8 @@ from bcmend.tracing.two_forms.sides import Open
 
 #: So many numbers are kept apart.
 APART_AT_MOST: Final = 4
-#: So many are, of a number with which nothing is computed. Where each turn of a loop leaves it alone
-#: on several ways, they multiply: of 20 turns of a state machine five take 1 s, nine take 6 s.
+#: So many are of a number with which nothing is computed. Where turns of a loop leave it as it is
+#: on several ways, they multiply: of a state machine five turns take 1 s, and nine took 6 s.
 LEFT_AT_MOST: Final = 8
 
 

@@ -258,3 +258,59 @@ def _counts_in_a_loop(x: Tensor) -> Any:
 @pytest.mark.parametrize(("training", "backend"), [(False, "eager"), (True, "aot_eager")])
 def test_what_one_side_counts_is_carried(training: bool, backend: str) -> None:
     assert_equivalent(lambda: _counts_in_a_loop, _calls, training=training, backend=backend)
+
+
+def _best_so_far(x: Tensor) -> Any:
+    best, score = None, 1.0
+    for _ in range(_TURNS):
+        x = torch.tanh(x * 1.1) + 0.05
+        found = x.sum().item()
+        if found > score:
+            score, best = found, x * 2
+            if score > 3.5:
+                break
+    return x if best is None else best
+
+
+def _last_of_some(x: Tensor) -> Any:
+    last, turn = None, 0
+    while x.sum() < 4 and turn < 25:
+        x = torch.tanh(x * 1.1) + 0.05
+        if x.mean() > 0.3:
+            last = x * 2
+        turn += 1
+    return last, x
+
+
+def _sum_of_some(x: Tensor) -> Any:
+    loss = 0
+    for _ in range(_TURNS):
+        x = torch.tanh(x * 1.1) + 0.05
+        if x.sum() > 1:
+            loss = loss + x.mean()
+        if x.sum() > 3:
+            break
+    return loss + x.sum()
+
+
+def _compared_with_the_one_before(x: Tensor) -> Any:
+    before = None
+    for _ in range(_TURNS):
+        y = torch.cos(x)
+        if y.sum() > 1.0:
+            if before is not None and (before - y).abs().max() < 1e-2:
+                break
+            before = y
+        x = y * 0.9
+    return x, before
+
+
+_LATE = [_best_so_far, _last_of_some, _sum_of_some, _compared_with_the_one_before]
+
+
+@pytest.mark.parametrize(("training", "backend"), [(False, "eager"), (True, "aot_eager")])
+@pytest.mark.parametrize("program", _LATE)
+def test_what_is_a_tensor_after_some_turns_is_carried(
+    program: Program, training: bool, backend: str
+) -> None:
+    assert_equivalent(lambda: program, _calls, training=training, backend=backend)
