@@ -152,6 +152,11 @@ def at_the_jump(
             raise _IterationEnds((predicates.as_predicate(tx, condition), after))
 
 
+def _goes_over_a_range(arm: Arm) -> bool:
+    ranges = compat.RangeIteratorVariable, OpenIterator
+    return any(isinstance(each, ranges) for each in arm.inputs.items)
+
+
 def _makes_many_turns(site: LiveSite, arm: Arm) -> bool:
     """Return whether a loop is to be an operator, as far as the range that it goes over tells."""
     ranges = (e for e in arm.inputs.items if isinstance(e, compat.RangeIteratorVariable))
@@ -202,6 +207,8 @@ def run_loop(
                 return end
             nesting_limits.note_unrolled(tx, end.detail)
             transaction.roll_back()
+            if not _goes_over_a_range(each):
+                body_states.mend_at_questions(tx)
         else:
             return None
     return None

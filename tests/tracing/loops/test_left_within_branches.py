@@ -314,3 +314,24 @@ def test_what_is_a_tensor_after_some_turns_is_carried(
     program: Program, training: bool, backend: str
 ) -> None:
     assert_equivalent(lambda: program, _calls, training=training, backend=backend)
+
+
+def _bisections(x: Tensor) -> Any:
+    error, turns = float("inf"), 0
+    while error > 1e-2 and turns < 20:
+        low, high = 0.0, 2.0
+        for _ in range(10):
+            middle = (low + high) / 2
+            if (x * middle).sum().abs().item() > 1.0:
+                high = middle
+            else:
+                low = middle
+        y = torch.tanh(x * low) * 0.5 + 0.1
+        error = (y - x).norm().item()
+        x = y
+        turns += 1
+    return x, turns
+
+
+def test_a_loop_tests_a_number_that_was_a_constant_before_it() -> None:
+    assert_equivalent(lambda: _bisections, _calls)
