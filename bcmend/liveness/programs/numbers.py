@@ -134,6 +134,15 @@ def signs_of_numbers() -> Function:
     return program
 
 
+@program("`pow` of tensors and of symbolic numbers")
+def a_power() -> Function:
+    def program(x: Tensor) -> Any:
+        number = x.sum().item()
+        return pow(x, 2) if number > 0 else x, pow(number, 2)
+
+    return program
+
+
 @program("`divmod` of symbolic numbers")
 def a_row_and_a_column() -> Function:
     def program(x: Tensor) -> Any:

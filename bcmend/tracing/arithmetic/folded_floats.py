@@ -114,9 +114,13 @@ def _operand(tx: compat.Tracer, proxy: Proxy, operand: Any) -> Any:
 
 
 def _constant(number: Any, *, is_arithmetic: bool) -> Any:
-    if type(number) is int and abs(number) > scalars.EXACT_IN_DOUBLE:
-        return float(number) if is_arithmetic else None
-    return number if type(number) in (float, int, bool) else None
+    if type(number) is int and is_arithmetic:
+        try:
+            return float(number)  # as Python does; Inductor has zero for what is zero times NaN
+        except OverflowError:
+            return None
+    is_exact = type(number) is not int or abs(number) <= scalars.EXACT_IN_DOUBLE
+    return number if is_exact and type(number) in (float, int, bool) else None
 
 
 def _tensor(tx: compat.Tracer, number: Proxy, *, is_arithmetic: bool) -> TensorValue | None:
