@@ -276,7 +276,8 @@ def _chain(owner: Any, name: str, found: Any, chain: list[Hook]) -> Any:
         function = hook.around(function)
     if is_property:
         return property(function)
-    is_static = isinstance(vars(owner).get(name), staticmethod)
+    # What is found of a method of the class is bound to it.
+    is_static = isinstance(vars(owner).get(name), (staticmethod, classmethod))
     return staticmethod(function) if is_static else function
 
 

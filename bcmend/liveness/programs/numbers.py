@@ -48,6 +48,15 @@ def not_a_number() -> Function:
     return program
 
 
+@program("SymNodeVariable.create")
+def a_number_less_itself() -> Function:
+    def program(x: Tensor) -> Any:
+        number = x.sum().item()
+        return (x + 1 if number - number == 0 else x - 1), number * 0
+
+    return program
+
+
 @program("BuiltinVariable._handle_insert_op_in_graph:not_")
 def not_a_tensor() -> Function:
     def program(x: Tensor) -> Any:
@@ -121,6 +130,15 @@ def signs_of_numbers() -> Function:
         number = x.sum().item()
         small = x.argmax().item()
         return x + abs(number), -number, +number, abs(-number), -small, +small, int(small)
+
+    return program
+
+
+@program("`pow` of tensors and of symbolic numbers")
+def a_power() -> Function:
+    def program(x: Tensor) -> Any:
+        number = x.sum().item()
+        return pow(x, 2) if number > 0 else x, pow(number, 2)
 
     return program
 

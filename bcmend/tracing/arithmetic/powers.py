@@ -1,8 +1,11 @@
-"""Powers of negative numbers, as in ``(-1) ** places``.
+"""Powers of negative numbers, as in ``(-1) ** places``, and ``pow`` of tensors and of numbers.
 
-Dynamo writes the number into the graph. ``torch.fx`` writes the code of a graph without brackets,
-``-1 ** places``, which Python reads as ``-(1 ** places)``. Of tensors that is wrong with back ends
-that run that code; of symbolic numbers it is wrong with those that trace it, too.
+``pow(x, 2)`` is ``x ** 2`` to Python; Dynamo knows it of constants alone.
+
+Of the former Dynamo writes the number into the graph. ``torch.fx`` writes the code of a graph
+without brackets, ``-1 ** places``, which Python reads as ``-(1 ** places)``. Of tensors that is
+wrong with back ends that run that code; of symbolic numbers it is wrong with those that trace it,
+too.
 
 Works round ``emit_node`` (torch/fx/graph.py); reproduced on 2.13.0, no issue is known. This can go
 when ``test_a_power_of_a_negative_number_is_negated`` in
@@ -19,8 +22,11 @@ from torch.fx import GraphModule, Node
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
+from bcmend.tracing.sites import capture_mode
 
 _POWERS: Final = (operator.pow, operator.ipow, pow)
+_PURPOSE: Final = "`pow` of tensors and of symbolic numbers"
+_IN_A_GRAPH: Final = (compat.TensorVariable, compat.SymNodeVariable)
 
 
 @hooks.around(
@@ -31,6 +37,17 @@ def _compile(inner: Any, output: compat.OutputGraph, module: GraphModule, *more:
         if isinstance(each, GraphModule):
             _write_in_words(each)
     return inner(output, module, *more)
+
+
+@hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, _PURPOSE, place=1)
+def _call(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+    is_of_two = called.fn is pow and len(args) == 2 and not kwargs
+    if not is_of_two or not capture_mode.may_be_mended(tx):
+        return inner(called, tx, args, kwargs)
+    operands = [each.realize() for each in args]
+    if not any(isinstance(each, _IN_A_GRAPH) for each in operands):
+        return inner(called, tx, args, kwargs)
+    return compat.BuiltinVariable(operator.pow).call_function(tx, operands, {})
 
 
 def _write_in_words(module: GraphModule) -> None:

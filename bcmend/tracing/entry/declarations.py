@@ -8,7 +8,14 @@ A module that is not here, and that no other module imports, does nothing.
 from __future__ import annotations
 
 from bcmend.tracing.accelerators import cuda_graphs
-from bcmend.tracing.arithmetic import drawn_integers, float_division, float_tests, ordering, powers
+from bcmend.tracing.arithmetic import (
+    drawn_integers,
+    float_division,
+    float_tests,
+    folded_floats,
+    ordering,
+    powers,
+)
 from bcmend.tracing.backends import (
     checkpointed,
     compile_caches,

@@ -34,7 +34,7 @@ _DIVISIONS: Final = frozenset([operator.truediv, operator.itruediv])
 def as_tensor(tx: compat.Tracer, number: Proxy) -> TensorValue:
     """Return a 0-d tensor of type float64, or bool, with the value of a symbolic number."""
     if isinstance(number.node.meta["example_value"], torch.SymBool):
-        return _call(tx, torch.scalar_tensor, number, dtype=torch.bool)
+        return called_beside(tx, torch.scalar_tensor, number, dtype=torch.bool)
     return _computed(tx, number) or _as_it_is(tx, number)
 
 
@@ -60,7 +60,7 @@ def _computed(tx: compat.Tracer, number: Proxy) -> TensorValue | None:
     stored = scalars.tensor_behind(tx, number)
     if stored is not None:
         is_double = example_of(stored).dtype is torch.float64
-        return stored if is_double else _call(tx, torch.Tensor.to, stored, torch.float64)
+        return stored if is_double else called_beside(tx, torch.Tensor.to, stored, torch.float64)
     node = number.node
     is_float = isinstance(node.meta.get("example_value"), torch.SymFloat)
     if not is_float or node.op != "call_function":
@@ -72,7 +72,7 @@ def _computed(tx: compat.Tracer, number: Proxy) -> TensorValue | None:
         return None
     if node.target in _DIVISIONS:
         return _quotient(tx, number, *operands)
-    return _call(tx, _SAME[node.target], *operands) if node.target in _SAME else None
+    return called_beside(tx, _SAME[node.target], *operands) if node.target in _SAME else None
 
 
 def comparison(tx: compat.Tracer, truth: Proxy) -> TensorValue | None:
@@ -108,26 +108,27 @@ def _quotient(tx: compat.Tracer, number: Proxy, one: Any, other: Any) -> TensorV
     """Divide, but as Python does where that raises, or rounds once what is rounded twice here."""
     if not isinstance(other, Proxy) and other == 0:
         return None
-    quotient = _call(tx, operator.truediv, one, other)
-    doubtful = [_call(tx, operator.eq, other, 0)] if isinstance(other, Proxy) else []
+    quotient = called_beside(tx, operator.truediv, one, other)
+    doubtful = [called_beside(tx, operator.eq, other, 0)] if isinstance(other, Proxy) else []
     for each in number.node.all_input_nodes:
         if isinstance(each.meta["example_value"], torch.SymInt):
             stored = scalars.tensor_behind(tx, before_arms(tx, _outside(number, each)))
             assert stored is not None
-            size = _call(tx, torch.abs, stored)
-            doubtful.append(_call(tx, operator.gt, size, scalars.EXACT_IN_DOUBLE))
+            size = called_beside(tx, torch.abs, stored)
+            doubtful.append(called_beside(tx, operator.gt, size, scalars.EXACT_IN_DOUBLE))
     if doubtful:
         own = _as_it_is(tx, number)
     for doubt in doubtful:
-        quotient = _call(tx, torch.where, doubt, own, quotient)
+        quotient = called_beside(tx, torch.where, doubt, own, quotient)
     return quotient
 
 
 def _as_it_is(tx: compat.Tracer, number: Proxy) -> TensorValue:
-    return _call(tx, torch.scalar_tensor, number, dtype=torch.float64)
+    return called_beside(tx, torch.scalar_tensor, number, dtype=torch.float64)
 
 
-def _call(tx: compat.Tracer, function: Any, *arguments: Any, **named: Any) -> TensorValue:
+def called_beside(tx: compat.Tracer, function: Any, *arguments: Any, **named: Any) -> TensorValue:
+    """Call a function in the graph of which a number may be taken, and else nobody reads it."""
     result = fx_graph.function(tx, function, *arguments, **named)
     # Taken out again where nobody reads it.
     result.as_proxy().node.meta[meta_keys.BESIDE_NUMBER] = True

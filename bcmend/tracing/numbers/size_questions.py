@@ -13,7 +13,6 @@ call is captured whole, there are two answers where torch (``ShapeEnv``) would r
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -24,6 +23,12 @@ import torch
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
+from bcmend.dynamo.models.real_numbers import (
+    floats_in,
+    is_doubtful,
+    is_of_infinity,
+    rules_out_nan,
+)
 from bcmend.dynamo.shape_env import (
     FACTS,
     being_lowered,
@@ -57,10 +62,6 @@ class _Knowledge:
     is_complete: bool = False
     is_asked: bool = False
 
-
-#: Comparisons that do not hold, and that hold, where a number is NaN.
-_FALSE_OF_NAN: Final = frozenset([operator.lt, operator.le, operator.gt, operator.ge, operator.eq])
-_TRUE_OF_NAN: Final = frozenset([operator.ne])
 
 _KNOWLEDGE: Final = Slot(_Knowledge, rolls_back=False)
 
@@ -121,24 +122,11 @@ def _parts(tx: compat.Tracer, condition: Value, truth: bool) -> Sequence[Any]:
         mask = filled_masks.filled(tx, condition, truth)
         return () if mask is None else (mask,)
     expression = _expression(condition)
-    if expression is None or (_may_be_of_nan(expression) and not _rules_out_nan(condition, truth)):
+    node = condition.as_proxy().node
+    if expression is None or (floats_in(expression) and not rules_out_nan(node.target, truth)):
         return ()
     fact = expression if truth else sympy.Not(expression)
     return sympy.And.make_args(fact)  # type: ignore[no-any-return]
-
-
-def _may_be_of_nan(expression: Any) -> bool:
-    """Return whether an expression has a floating number in it, which may be NaN."""
-    return not all(each.is_integer for each in compat.free_unbacked_symbols(expression))
-
-
-def _rules_out_nan(condition: Any, truth: bool) -> bool:
-    """Return whether a comparison has come out as it does not where a number is NaN.
-
-    To sympy ``x >= 1`` is what ``x < 1`` is not. With NaN neither holds.
-    """
-    target = condition.as_proxy().node.target
-    return target in (_FALSE_OF_NAN if truth else _TRUE_OF_NAN)
 
 
 def fixed_by(tx: compat.Tracer, condition: Value) -> tuple[dict[Any, int], dict[Any, int]]:
@@ -169,7 +157,7 @@ def is_implied(condition: Value) -> bool:
 def _implied(environment: Any, expression: Any) -> Any:
     """Return what follows from the facts; ``None`` if nothing does."""
     facts = list(_comparisons(FACTS.of(environment)))
-    if not facts or _is_of_infinity(expression):
+    if not facts or is_of_infinity(expression) or is_doubtful(expression, facts):
         return None
     ranges = dict(environment.var_to_range)
     for fact in facts:
@@ -185,13 +173,8 @@ def _comparisons(facts: Sequence[Any]) -> Iterator[Any]:
     for each in facts:
         if isinstance(each, filled_masks.Filled):
             yield from (sympy.Ge(count, 1) for count in each.counts())
-        elif not _is_of_infinity(each):
+        elif not is_of_infinity(each):
             yield each
-
-
-def _is_of_infinity(expression: Any) -> bool:
-    """Return whether an expression has infinity in it, of which torch has no bounds."""
-    return isinstance(expression, sympy.Basic) and expression.has(sympy.oo, -sympy.oo)
 
 
 def _narrow(ranges: dict[Any, Any], fact: Any) -> None:
@@ -308,10 +291,28 @@ def _evaluate_expr(inner: Any, self: Any, orig_expr: Any, *more: Any, **named: A
 
 
 def _with_infinity(inner: Any, self: Any, question: Any, *more: Any, **named: Any) -> Any:
-    """Ask torch, but about infinity: its bounds of an unbacked number do not tell that apart."""
-    if _is_of_infinity(question) and compat.free_unbacked_symbols(question):
+    """Ask torch, but about infinity: its bounds of an unbacked number do not tell that apart.
+
+    Nor do they tell that a floating number may be NaN.
+    """
+    is_known = isinstance(question, bool) or not compat.free_unbacked_symbols(question)
+    if is_known or not (is_of_infinity(question) or _is_asked_of_floats(self, question)):
+        return inner(self, question, *more, **named)
+    instead = named.get("fallback_value", more[_FALLBACK] if len(more) > _FALLBACK else None)
+    if instead is None:
         raise self._make_data_dependent_error(question, question)
-    return inner(self, question, *more, **named)
+    return instead
+
+
+#: Which argument behind the question is the answer where torch knows none.
+_FALLBACK: Final = 3
+
+
+def _is_asked_of_floats(environment: Any, question: Any) -> bool:
+    """Return whether a trace that takes numbers asks about floating ones."""
+    known = _KNOWLEDGE.peek(environment)
+    is_traced = translator_of_this_thread() is not None
+    return known is not None and is_traced and not known.is_complete and bool(floats_in(question))
 
 
 def _answer(environment: Any, known: _Knowledge, question: Any) -> Any:

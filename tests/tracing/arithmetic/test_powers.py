@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import bcmend
+from tests.equivalence import Call, assert_equivalent, call
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +82,31 @@ def test_a_size_as_the_exponent_says_the_sign(backend: str) -> None:
     for size in (3, 4, 5, 6):
         x = torch.ones(size)
         torch.testing.assert_close(mended(x), _of_a_size(x))
+
+
+def _of_two_arguments(x: Tensor) -> Any:
+    total, count = x.sum().item(), int((x > 0).sum())
+    if total > 1:
+        x = pow(x, 2)
+    return x + pow(x.sum(), 3), pow(2 * total, 2), pow(count, 2), pow(2, count), pow(2, 5)
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
+def test_a_power_is_called_by_its_name(backend: str, training: bool, fullgraph: bool) -> None:
+    def calls() -> list[Call]:
+        values = ([1.0, 2.0], [-1.0, -2.0], [0.0, 0.5])
+        return [call(torch.tensor(each)) for each in values]
+
+    assert_equivalent(
+        lambda: _of_two_arguments,
+        calls,
+        backend=backend,
+        fullgraph=fullgraph,
+        training=training,
+        graphs=None,
+        recompiles=None,
+    )
