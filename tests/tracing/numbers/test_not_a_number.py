@@ -192,7 +192,7 @@ def test_conditions_that_hold_of_real_numbers(name: str, backend: str, fullgraph
             return x * 2, 1
         return x + 1, 0
 
-    graphs = None if name in _OF_TWO_TYPES or backend == "inductor" else 1
+    graphs = None if name in _OF_TWO_TYPES else 1
     assert_equivalent(
         lambda: program,
         _float_calls,
