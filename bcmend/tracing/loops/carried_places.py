@@ -19,10 +19,16 @@ from bcmend.tracing.speculation.arms import ContainerChange, Effects
 _CONTAINERS: Final = (compat.ListVariable, compat.ConstDictVariable)
 
 
-def places_in(effects: Effects) -> tuple[Location, ...]:
-    """Return the places that a turn stores to. Raises ``Refusal`` for other changes."""
+def places_in(effects: Effects, inputs: Sequence[Value]) -> tuple[Location, ...]:
+    """Return the places that a turn stores to. Raises ``Refusal`` for other changes.
+
+    ``inputs`` are the live-ins of the jump, among them the range that the loop goes over.
+    """
     if effects.other:
         raise NotThisWay("a turn writes output, makes a check or changes an object")
+    known = [each.realize() for each in inputs]
+    if any(all(taken is not each for each in known) for taken in effects.consumed):
+        raise NotThisWay("a turn takes items from an iterator")
     items = [place for each in effects.containers for place in _items_in(each)]
     return (*effects.attributes, *items)
 

@@ -310,7 +310,7 @@ def _trial(loop: _Loop) -> _Trial | None:
     )
     if not isinstance(trace, ArmTrace):
         return _Trial(found[0], gradients)  # on other values it may be traced
-    places = attempt(partial(carried_places.places_in, trace.effects))
+    places = attempt(partial(carried_places.places_in, trace.effects, loop.inputs))
     if isinstance(places, Refusal):
         return _Trial(found[0], gradients, places.detail)
     return _Trial(found[0], gradients, places=places)
@@ -340,7 +340,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     trace = loop.trace(iteration)
     if not isinstance(trace, ArmTrace):
         raise NotThisWay("a turn writes output, makes a check or changes an object")
-    if not set(carried_places.places_in(trace.effects)) <= set(loop.places):
+    if not set(carried_places.places_in(trace.effects, inputs)) <= set(loop.places):
         raise NotThisWay("a turn stores where others do not")
     exits = _side_exits(trace)
     changes = turn_effects.changes_in_place(tx, trace, carried)

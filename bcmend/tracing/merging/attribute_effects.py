@@ -28,6 +28,7 @@ from bcmend.tracing.merging.location_phi import (
     LocationPhi,
     OneValue,
     may_outlive_its_graph,
+    one_number,
     require_no_earlier_history,
 )
 from bcmend.tracing.merging.merge import Join
@@ -80,7 +81,18 @@ def _attribute_change(
         merged = merger.attempt(lambda: merger.merge(*sides))
         if not isinstance(merged, Refusal):
             return OneValue(location, merged, sides)
+        number = _carried_number(join, location, sides)
+        if number is not None:
+            return number
     return _stored_apart(join, location, sides, inherited)
+
+
+def _carried_number(
+    join: Join, location: Location, sides: tuple[Value, Value]
+) -> LocationPhi | None:
+    """Plan one number for an attribute that the operator of a loop is to carry; else ``None``."""
+    is_in_a_turn = bool(nesting_limits.ITERATIONS.of(join.tx.output))
+    return one_number(join, location, sides) if is_in_a_turn else None
 
 
 def _stored_apart(

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import partial
 from itertools import takewhile
 from typing import Any, Final
 
 from bcmend.delivery import records
-from bcmend.dynamo import compat, frames, shape_env, snapshots
+from bcmend.dynamo import compat, frames, snapshots
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import Value, constant, is_unbacked, kind_of_number
+from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
 from bcmend.tracing.merging.location_phi import (
     Journaled,
     LocationPhi,
-    OneNumber,
     OneSide,
     OneValue,
     may_outlive_its_graph,
+    one_number,
     require_no_earlier_history,
 )
 from bcmend.tracing.merging.merge import Join
@@ -145,22 +145,10 @@ def _item_change(join: Join, location: Location, *sides: Value) -> LocationPhi:
     merged = join.merger.attempt(lambda: join.merger.merge(*sides))
     if not isinstance(merged, Refusal):
         return OneValue(location, merged, sides)  # type: ignore[arg-type]
-    kinds, finding = (
-        set(map(kind_of_number, sides)),
-        Finding(Claim.COMPUTED_WITH, join.site, join.form),
-    )
-    if None in kinds or len(kinds) > 1 or not any(map(is_unbacked, sides)):
+    number = one_number(join, location, sides)  # type: ignore[arg-type]
+    if number is None:
         raise merged
-    kind, between = kinds.pop(), None
-    if kind is int:
-        between = reduce(operator.or_, map(shape_env.limits_of, sides))
-    if finding.known is not None or (between is not None and shape_env.may_overflow(between)):
-        raise merged
-    one, other = (
-        join.merger.adopt(side, then_side=taken)
-        for taken, side in zip((True, False), sides, strict=True)
-    )
-    return OneNumber(location, (one, other), kind, between, finding)  # type: ignore[arg-type]
+    return number
 
 
 def _by_key(items: Any) -> dict[Any, Value]:

@@ -6,22 +6,32 @@ plan; what a reader gets of it may be a phi of the main trace (``sites.phi``).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat, shape_env
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of, items_in
+from bcmend.dynamo.values import (
+    TensorValue,
+    Value,
+    constant,
+    example_of,
+    is_unbacked,
+    items_in,
+    kind_of_number,
+)
 from bcmend.tracing.merging.journaled_container import Journal, start
 from bcmend.tracing.merging.lazy_phi import GatedPhi, owner_in_a_record
 from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.numbers import float_tensors, predicates, scalars
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
-from bcmend.tracing.search.assumptions import Finding
-from bcmend.tracing.sites import body_states
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.sites import body_states, nesting_limits
 from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Build, Merged
 from bcmend.tracing.sites.refusal import Refusal
@@ -120,6 +130,28 @@ class OneNumber(LocationPhi):
             shape_env.limit(number, self.between)
         body_states.state_of(tx.output.root_tx.f_code).noted_open.append(self.finding)
         return number
+
+
+def one_number(join: Join, location: Location, sides: tuple[Value, Value]) -> LocationPhi | None:
+    """Plan one number for those of both sides; ``None`` where they are to stay apart.
+
+    One is a number of the graph already, or the operator of a loop is to carry what is stored.
+    """
+    kinds = set(map(kind_of_number, sides))
+    is_computed = any(map(is_unbacked, sides)) or nesting_limits.ITERATIONS.of(join.tx.output)
+    if None in kinds or len(kinds) > 1 or not is_computed:
+        return None
+    finding = Finding(Claim.COMPUTED_WITH, join.site, join.form)
+    kind, between = kinds.pop(), None
+    if kind is int:
+        between = reduce(operator.or_, map(shape_env.limits_of, sides))
+    if finding.known is not None or (between is not None and shape_env.may_overflow(between)):
+        return None
+    one, other = (
+        join.merger.adopt(side, then_side=taken)
+        for taken, side in zip((True, False), sides, strict=True)
+    )
+    return OneNumber(location, (one, other), kind, between, finding)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
