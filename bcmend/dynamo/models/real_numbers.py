@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import sympy
@@ -37,6 +38,21 @@ def rules_out_nan(comparison: Any, truth: bool) -> bool:
     To sympy ``x >= 1`` is what ``x < 1`` is not. With NaN neither holds.
     """
     return comparison in (_FALSE_OF_NAN if truth else _TRUE_OF_NAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A truth that has come out: asked again it is the same, and nothing else follows from it."""
+
+    expression: Any
+    truth: bool
+
+
+def decided(expression: Any, facts: Iterable[Any]) -> Any:
+    """Return the truth of an expression that has come out before; else ``None``."""
+    found = (each for each in facts if isinstance(each, Decided) and each.expression == expression)
+    known = next(found, None)
+    return None if known is None else sympy.sympify(known.truth)
 
 
 def is_of_infinity(expression: Any) -> bool:

@@ -69,8 +69,11 @@ def _create(
 
 
 def _may_be_simplified(given: Sequence[Any]) -> bool:
-    """Return whether an operation has a floating number out of a tensor among its operands."""
-    return any(floats_in(each) for each in given)
+    """Return whether an operation has a floating number out of a tensor among its operands.
+
+    Or a truth of one; integers are what sympy takes them for, though they were floats before.
+    """
+    return any(not isinstance(each, torch.SymInt) and floats_in(each) for each in given)
 
 
 def _is_simplified(target: Any, found: Any, given: Sequence[Any]) -> bool:

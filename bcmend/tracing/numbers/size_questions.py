@@ -24,6 +24,8 @@ import torch
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.models.real_numbers import (
+    Decided,
+    decided,
     floats_in,
     is_doubtful,
     is_of_infinity,
@@ -100,7 +102,7 @@ def holding(tx: compat.Tracer, condition: Value, truth: bool) -> AbstractContext
 def facts(tx: compat.Tracer, found: Sequence[Any]) -> Iterator[None]:
     """For the length of a block something holds.
 
-    Comparisons of numbers, written as torch writes them, and that masks select something.
+    Comparisons, written as torch writes them, and that masks select something.
     """
     known = _facts(tx)
     before = len(known)
@@ -121,10 +123,10 @@ def _parts(tx: compat.Tracer, condition: Value, truth: bool) -> Sequence[Any]:
     if type(condition) is compat.TensorVariable:
         mask = filled_masks.filled(tx, condition, truth)
         return () if mask is None else (mask,)
-    expression = _expression(condition)
-    node = condition.as_proxy().node
-    if expression is None or (floats_in(expression) and not rules_out_nan(node.target, truth)):
+    if (expression := _expression(condition)) is None:
         return ()
+    if floats_in(expression) and not rules_out_nan(condition.as_proxy().node.target, truth):
+        return (Decided(expression, truth),)
     fact = expression if truth else sympy.Not(expression)
     return sympy.And.make_args(fact)  # type: ignore[no-any-return]
 
@@ -137,8 +139,7 @@ def fixed_by(tx: compat.Tracer, condition: Value) -> tuple[dict[Any, int], dict[
 
 def _fixed(tx: compat.Tracer, facts: Sequence[Any]) -> dict[Any, int]:
     ranges = dict(tx.output.shape_env.var_to_range)
-    comparisons = list(_comparisons(facts))
-    for fact in comparisons:
+    for fact in (comparisons := list(_comparisons(facts))):
         _narrow(ranges, fact)
     symbols = {each for fact in comparisons for each in compat.free_unbacked_symbols(fact)}
     limits = ((each, ranges[each]) for each in symbols if each in ranges)
@@ -156,6 +157,8 @@ def is_implied(condition: Value) -> bool:
 
 def _implied(environment: Any, expression: Any) -> Any:
     """Return what follows from the facts; ``None`` if nothing does."""
+    if (told := decided(expression, FACTS.of(environment))) is not None:
+        return told
     facts = list(_comparisons(FACTS.of(environment)))
     if not facts or is_of_infinity(expression) or is_doubtful(expression, facts):
         return None
@@ -173,7 +176,7 @@ def _comparisons(facts: Sequence[Any]) -> Iterator[Any]:
     for each in facts:
         if isinstance(each, filled_masks.Filled):
             yield from (sympy.Ge(count, 1) for count in each.counts())
-        elif not is_of_infinity(each):
+        elif not (isinstance(each, Decided) or is_of_infinity(each)):
             yield each
 
 

@@ -6,6 +6,7 @@ With NaN neither of ``x < 1`` and ``x >= 1`` holds, so that what a condition is 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -327,3 +328,39 @@ def test_a_step_of_training_without_numbers(backend: str, fullgraph: bool) -> No
         return _SkipsWhatIsNoNumber()
 
     assert_equivalent(build, _calls, backend=backend, fullgraph=fullgraph, training=True)
+
+
+def _drawn_once(x: Tensor) -> Any:
+    is_told = random.random() < 0.5
+    for turn in range(3):
+        if is_told:
+            x = x + turn
+            continue
+        x = x * 2
+        if x.sum() > 4:
+            break
+    return x
+
+
+def _asked_twice(x: Tensor) -> Any:
+    value = x.sum().item()
+    is_small = value < 1
+    if is_small:
+        return x, 0
+    x = x + 1 if x.mean() > 2 else x - 1
+    return (x, 1) if is_small else (x, 2)
+
+
+@pytest.mark.parametrize("program", [_drawn_once, _asked_twice])
+def test_a_truth_that_was_asked_is_the_same_again(program: Any) -> None:
+    assert_equivalent(lambda: program, _float_calls)
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_integers_of_floats_stay_integers(fullgraph: bool) -> None:
+    def program(x: Tensor) -> Any:
+        value = x.clamp(-9, 9).nan_to_num().sum().item()
+        whole = int(value)
+        return 0 + whole, whole * 1, whole - whole, whole + 0 * whole, x * (0 + whole)
+
+    assert_equivalent(lambda: program, _float_calls, fullgraph=fullgraph)
