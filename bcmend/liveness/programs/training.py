@@ -181,6 +181,18 @@ def a_recurrent_layer() -> Function:
     return program
 
 
+@program("VariableBuilder.wrap_module")
+def a_scripted_module() -> Function:
+    torch.manual_seed(3)
+    layer: Any = torch.jit.script(torch.nn.Linear(3, 3))
+
+    def program(x: Tensor) -> Any:
+        y = layer(x)
+        return y + 1 if x.sum() > 0 else y - 1
+
+    return program
+
+
 @program(
     *(
         f"kernels[{operator}, {mode}]"
