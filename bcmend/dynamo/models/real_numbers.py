@@ -89,5 +89,5 @@ def parts_of(expression: Any) -> int:
         return 1
     if expression.is_Pow and expression.exp.is_Integer and expression.exp > 0:
         return int(expression.exp) * parts_of(expression.base)
-    changes_sign = expression.is_Mul and sympy.S.NegativeOne in expression.args
+    changes_sign = expression.is_Mul and -1 in expression.args
     return sum(map(parts_of, expression.args)) - changes_sign

@@ -98,7 +98,7 @@ OF_SOME_RELEASES: Final[dict[tuple[str, ...], frozenset[str]]] = {
 }
 
 #: Names under which Dynamo keeps facts about a node of its graph, in the node's ``meta``.
-META: Final = frozenset(["example_value", "grapharg"])
+META: Final = frozenset(["example_value", "grapharg", "source_fn_stack"])
 
 _CONSTRUCTORS: Final = """
 AsPythonConstantNotImplementedError(vt)
@@ -106,6 +106,8 @@ BuiltinVariable(fn)
 ConvertFrameReturn(apply_to_code, skip_reason)
 DeletedVariable()
 FunctionalTensorMode()
+GetAttrVariable(obj, name)
+GetItemSource(base, index)
 Guard(originating_source, create_fn)
 GuardedCode(code, guard_manager, compile_id)
 ListVariable(items)
@@ -113,8 +115,10 @@ PyCodegen(tx)
 PythonFunctionalizeAPI(mode)
 RandomValueSource(random_call_index)
 SizeVariable(items)
+SymNodeVariable(proxy, sym_num)
 SyntheticLocalSource(local_name)
 TupleVariable(items)
+UnspecializedParamBufferSource(base, member)
 UserFunctionVariable(fn)
 ValueMutationNew()
 ValueRanges(lower, upper)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bcmend.dynamo import compat, hooks
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import (
     TensorValue,
     Value,
@@ -60,10 +60,11 @@ class ScriptedModule(compat.VariableTracker):
         except NotLifted:
             return self.as_torch_has_it().call_function(tx, args, kwargs)
 
-    def var_getattr(self, tx: compat.Tracer, name: str) -> Any:
+    @methods.implements(methods.GETATTR)
+    def _attribute(self, tx: compat.Tracer, name: str) -> Any:
         if name == "forward":
             return compat.GetAttrVariable(self, name)
-        return self.as_torch_has_it().var_getattr(tx, name)
+        return objects.attribute_of(tx, self.as_torch_has_it(), name)
 
     def call_method(self, tx: compat.Tracer, name: str, args: Any, kwargs: Any) -> Any:
         if name == "forward":
