@@ -138,7 +138,7 @@ def signs_of_numbers() -> Function:
 def a_power() -> Function:
     def program(x: Tensor) -> Any:
         number = x.sum().item()
-        return pow(x, 2) if number > 0 else x, pow(number, 2)
+        return pow(x, 2) if number > 0 else -x, pow(number, 2)
 
     return program
 
