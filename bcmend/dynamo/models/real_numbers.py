@@ -28,8 +28,20 @@ def expression_of(number: Any) -> Any:
 
 
 def floats_in(expression: Any) -> set[Any]:
-    """Return the floating numbers that an expression has, which may be NaN."""
-    return {each for each in compat.free_unbacked_symbols(expression) if not each.is_integer}
+    """Return the floating numbers that an expression has, which may be NaN.
+
+    Not those of which it has integers alone: making one of NaN or infinity is an error.
+    """
+    found = {each for each in compat.free_unbacked_symbols(expression) if not each.is_integer}
+    return found & _outside_of_integers(expression_of(expression)) if found else found
+
+
+def _outside_of_integers(expression: Any) -> set[Any]:
+    """Return the symbols of an expression that are in no part of it that is an integer."""
+    if getattr(expression, "is_integer", None):
+        return set()
+    found = {expression} if isinstance(expression, sympy.Symbol) else set()
+    return found.union(*map(_outside_of_integers, getattr(expression, "args", ())))
 
 
 def rules_out_nan(comparison: Any, truth: bool) -> bool:
