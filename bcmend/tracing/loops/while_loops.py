@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import torch
 from torch.fx import Proxy
 
-from bcmend.dynamo import compat, fx_graph, shape_env
+from bcmend.dynamo import compat, fx_graph, shape_env, snapshots
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of
 from bcmend.names import SPLIT
@@ -152,15 +152,18 @@ def at_the_jump(
             raise _IterationEnds((predicates.as_predicate(tx, condition), after))
 
 
-def _goes_over_a_range(arm: Arm) -> bool:
-    ranges = compat.RangeIteratorVariable, OpenIterator
-    return any(isinstance(each, ranges) for each in arm.inputs.items)
+def _goes_over_items(arm: Arm) -> bool:
+    items = (each.realize() for each in arm.inputs.items)
+    return any(snapshots.is_consumable(e) or isinstance(e, OpenIterator) for e in items)
 
 
 def _makes_many_turns(site: LiveSite, arm: Arm) -> bool:
-    """Return whether a loop is to be an operator, as far as the range that it goes over tells."""
-    ranges = (e for e in arm.inputs.items if isinstance(e, compat.RangeIteratorVariable))
-    left = [containers.items_left(each) for each in ranges]
+    """Return whether a loop is to be an operator, as far as what it goes over tells."""
+    items = [each.realize() for each in arm.inputs.items]
+    ranges = compat.RangeIteratorVariable, OpenIterator
+    if any(snapshots.is_consumable(each) and not isinstance(each, ranges) for each in items):
+        return False
+    left = [containers.items_left(e) for e in items if isinstance(e, compat.RangeIteratorVariable)]
     return not any(isinstance(each, int) and _are_few(site, each) for each in left)
 
 
@@ -207,7 +210,7 @@ def run_loop(
                 return end
             nesting_limits.note_unrolled(tx, end.detail)
             transaction.roll_back()
-            if not _goes_over_a_range(each):
+            if not _goes_over_items(each):
                 body_states.mend_at_questions(tx)
         else:
             return None

@@ -306,7 +306,7 @@ def turns_counted_beside_the_loop() -> Program:
     return program
 
 
-@pattern(signs, WHERE, training=False, may_copy=True)
+@pattern(signs, CHOICE, LOOP, training=False, may_copy=True)
 def turns_bounded_by_a_budget() -> Program:
     def program(x: Tensor, budget: int = 5) -> Tensor:
         turn = 0
