@@ -222,6 +222,11 @@ def whole_slice(nothing: compat.VariableTracker) -> compat.SliceVariable:
     return compat.SliceVariable([nothing])
 
 
+def by_key(items: Any) -> dict[Any, compat.VariableTracker]:
+    """Return the items of a dictionary, or those of a list by their positions."""
+    return items if isinstance(items, dict) else dict(enumerate(items))
+
+
 # Ranges
 
 

@@ -21,16 +21,9 @@ from bcmend.dynamo.models import methods
 from bcmend.dynamo.models.real_numbers import expression_of, floats_in, parts_of
 from bcmend.dynamo.values import TensorValue, Value
 from bcmend.tracing.numbers import float_tensors, predicates, scalars
-from bcmend.tracing.numbers.dead_numbers import COMPARISONS, NEGATIONS, STEPS
+from bcmend.tracing.numbers.dead_numbers import COMPARISONS, NEGATIONS
 from bcmend.tracing.sites import capture_mode
 
-_ARITHMETIC: Final[dict[Any, Callable[..., Any]]] = {
-    **STEPS,
-    operator.mul: operator.mul,
-    operator.imul: operator.mul,
-    operator.neg: operator.neg,
-    operator.abs: torch.abs,
-}
 _JOINED: Final[dict[Any, Callable[..., Any]]] = {
     operator.and_: torch.logical_and,
     operator.iand: torch.logical_and,
@@ -39,7 +32,7 @@ _JOINED: Final[dict[Any, Callable[..., Any]]] = {
     **dict.fromkeys(NEGATIONS, torch.logical_not),
 }
 _REDONE: Final[dict[Any, Callable[..., Any]]] = {
-    **_ARITHMETIC,
+    **float_tensors.ARITHMETIC,
     **_JOINED,
     **{each: each for each in COMPARISONS},
 }
@@ -109,7 +102,7 @@ def _redone(tx: compat.Tracer, proxy: Proxy) -> Value:
 
 def _operand(tx: compat.Tracer, proxy: Proxy, operand: Any) -> Any:
     """Return what stands for an operand among tensors; ``None`` if nothing does exactly."""
-    is_arithmetic = proxy.node.target in _ARITHMETIC
+    is_arithmetic = proxy.node.target in float_tensors.ARITHMETIC
     if not isinstance(operand, Node):
         return _constant(operand, is_arithmetic=is_arithmetic)
     tensor = _tensor(tx, Proxy(operand, proxy.tracer), is_arithmetic=is_arithmetic)

@@ -7,9 +7,10 @@ before the call is not replaced: without a turn the place would have to hold tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value
 from bcmend.tracing.merging import attribute_effects, location_phi
 from bcmend.tracing.sites.locations import Location, LocationKind
@@ -35,16 +36,12 @@ def places_in(effects: Effects, inputs: Sequence[Value]) -> tuple[Location, ...]
 
 def _items_in(change: ContainerChange) -> Iterator[Location]:
     is_known = type(change.variable) in _CONTAINERS and not change.is_open
-    before, after = (_by_key(each["items"]) for each in (change.before, change.after))
+    before, after = (containers.by_key(each["items"]) for each in (change.before, change.after))
     if not is_known or list(before) != list(after):
         raise NotThisWay("a turn changes a list, a dictionary or a set")
     for key, value in after.items():
         if value is not before[key]:
             yield Location(LocationKind.ITEM, change.variable, key)
-
-
-def _by_key(items: Any) -> dict[Any, Any]:
-    return dict(items) if isinstance(items, dict) else dict(enumerate(items))
 
 
 def read(tx: compat.Tracer, place: Location) -> Value:

@@ -17,7 +17,7 @@ from bcmend.tracing.speculation.arms import ArmTrace
 
 
 def changes_in_place(tx: compat.Tracer, trace: ArmTrace, carried: Carried) -> list[InPlace]:
-    """Return the tensors changed in place. Raises ``Refusal`` for other effects."""
+    """Return the tensors changed in place. Raises ``Refusal`` if one cannot be."""
     effects = trace.effects
     if not effects.tensors:
         return []

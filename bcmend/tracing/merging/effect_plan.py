@@ -94,7 +94,7 @@ def _that_may_outlive(variable: Value, contents: Sequence[Any]) -> list[tuple[Va
     """Return the sides of items whose merged value may outlive its graph."""
     if variable.source is None:
         return []
-    one, other = map(_by_key, contents)
+    one, other = map(containers.by_key, contents)
     pairs = [(value, other[key]) for key, value in one.items() if key in other]
     return [pair for pair in pairs if pair[0] is not pair[1] and may_outlive_its_graph(pair)]
 
@@ -126,7 +126,7 @@ def _same_form_changes(
         return [OneValue(location, lambda merged: items, (items, items))]
     if kind not in (compat.ConstDictVariable, compat.ListVariable):
         raise Refusal("arms-differ", f"an arm changes a {type(owner).__name__}")
-    before, one, other = map(_by_key, (known.before["items"], *contents))
+    before, one, other = map(containers.by_key, (known.before["items"], *contents))
     if list(one) != list(other):
         raise Refusal("arms-differ", "a container gets or loses an item on one side only")
     if list(one)[: len(before)] != list(before):
@@ -149,11 +149,6 @@ def _item_change(join: Join, location: Location, *sides: Value) -> LocationPhi:
     if number is None:
         raise merged
     return number
-
-
-def _by_key(items: Any) -> dict[Any, Value]:
-    """Return the items of a dictionary, or those of a list by their positions."""
-    return items if isinstance(items, dict) else dict(enumerate(items))
 
 
 #: Tables of a module in which an entry is a name that code would have to spell to find it.

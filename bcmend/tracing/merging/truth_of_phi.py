@@ -23,7 +23,7 @@ def has_truth(value: Value) -> bool:
     # Raises ``Falsified`` if it is one once the frame is traced again with both sides stored.
     if not _may_have_truth(value):
         return False
-    if unread := list(_unread_in(value)):
+    if unread := list(unread_in(value)):
         weaken(*(Finding(Claim.DROPPED, each.site, each.form) for each in unread[1:]))
         unread[0].store_sides()
     return True
@@ -39,11 +39,11 @@ def _may_have_truth(value: Value) -> bool:
     return is_number or predicates.is_single(value)
 
 
-def _unread_in(value: Value) -> Iterator[UnreadPhi]:
+def unread_in(value: Value) -> Iterator[UnreadPhi]:
     """Yield the phis of which the sides are not at hand, those inside others first."""
     if isinstance(value, LazyPhi):
         for side in value.sides:
-            yield from _unread_in(side)
+            yield from unread_in(side)
     if isinstance(value, UnreadPhi) and not value.is_at_hand:
         yield value
 

@@ -21,7 +21,7 @@ from bcmend.dynamo.values import TensorValue, example_of
 from bcmend.tracing.numbers import dead_numbers, scalars
 from bcmend.tracing.sites.lifted_inputs import before_arms
 
-_SAME: Final[dict[Any, Any]] = {
+ARITHMETIC: Final[dict[Any, Any]] = {
     **dead_numbers.STEPS,
     operator.mul: operator.mul,
     operator.imul: operator.mul,
@@ -72,7 +72,9 @@ def _computed(tx: compat.Tracer, number: Proxy) -> TensorValue | None:
         return None
     if node.target in _DIVISIONS:
         return _quotient(tx, number, *operands)
-    return called_beside(tx, _SAME[node.target], *operands) if node.target in _SAME else None
+    return (
+        called_beside(tx, ARITHMETIC[node.target], *operands) if node.target in ARITHMETIC else None
+    )
 
 
 def comparison(tx: compat.Tracer, truth: Proxy) -> TensorValue | None:

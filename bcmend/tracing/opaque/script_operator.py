@@ -35,6 +35,12 @@ def tensors_in(result: Any) -> Iterator[Tensor]:
             yield from tensors_in(each)
 
 
+def leaves_for(tensors: Sequence[Tensor], is_recorded: Sequence[bool]) -> list[Tensor]:
+    """Return tensors of the same memory without a history, of which some require gradients."""
+    given = zip(tensors, is_recorded, strict=True)
+    return [each.detach().requires_grad_(is_one) for each, is_one in given]
+
+
 def _called(function: Any, form: str, tensors: Sequence[Tensor]) -> Any:
     parts, count = json.loads(form)
     values = operator.Values(tensors, (), (), ())
@@ -73,8 +79,7 @@ def _run(
     reaches: Sequence[bool],
     records: bool,
 ) -> list[Tensor]:
-    given = zip(tensors, is_recorded, strict=True)
-    own = [each.detach().requires_grad_(is_one) for each, is_one in given]
+    own = leaves_for(tensors, is_recorded)
     with operators.autograd_inside(), torch.set_grad_enabled(records):
         results = [*tensors_in(_called(FUNCTIONS[key].forward, form, own))]
         taken = {_memory(each) for each in tensors}
@@ -117,8 +122,7 @@ def _backward(
     tensors: Sequence[Tensor],
     is_recorded: Sequence[bool],
 ) -> list[Tensor]:
-    given = zip(tensors, is_recorded, strict=True)
-    own = [each.detach().requires_grad_(is_one) for each, is_one in given]
+    own = leaves_for(tensors, is_recorded)
     with operators.autograd_inside():
         results = [*tensors_in(_called(FUNCTIONS[key].backward, form, own))]
         found = torch.autograd.grad(

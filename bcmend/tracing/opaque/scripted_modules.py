@@ -183,10 +183,9 @@ class _Trial:
     def __init__(self, tx: compat.Tracer, key: str, form: str, examples: list[Tensor]) -> None:
         records = torch.is_grad_enabled()
         self.is_recorded = [records and each.requires_grad for each in examples]
-        given = zip(examples, self.is_recorded, strict=True)
         shape_env = tx.output.shape_env
         with fake_mode_of(tx), shape_env.ignore_fresh_unbacked_symbols():
-            own = [each.detach().requires_grad_(is_one) for each, is_one in given]
+            own = script_operator.leaves_for(examples, self.is_recorded)
             versions = [each._version for each in own]
             try:
                 self.result = script_operator.called_on_fakes(key, form, own)

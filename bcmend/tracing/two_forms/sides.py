@@ -16,6 +16,7 @@ from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, StoredPh
 from bcmend.tracing.merging.live_outs import phi_of
 from bcmend.tracing.merging.location_phi import has_earlier_history, require_no_gradients
 from bcmend.tracing.merging.merge import Join
+from bcmend.tracing.merging.truth_of_phi import unread_in
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.sites.phi import Build
@@ -35,14 +36,6 @@ def leaves(value: Value) -> Iterator[Value]:
         for side in value.sides:
             yield from leaves(side)
     else:
-        yield value
-
-
-def _phis_in(value: Value) -> Iterator[LazyPhi]:
-    """Yield a phi behind those that are its sides."""
-    if isinstance(value, LazyPhi):
-        for side in value.sides:
-            yield from _phis_in(side)
         yield value
 
 
@@ -70,8 +63,7 @@ def have_at_hand(value: Value) -> bool:
     """
     if is_open(value):
         return True
-    unread = [each for each in _phis_in(value) if isinstance(each, UnreadPhi)]
-    inner = next((each for each in unread if not each.is_at_hand), None)
+    inner = next(unread_in(value), None)
     if inner is None or inner.unbound or inner.predicate is None:
         return False
     inner.store_sides()
