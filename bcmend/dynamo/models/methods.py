@@ -73,10 +73,11 @@ BINARY_NUMBER_SLOTS: Final = frozenset(
     for name in ("add", "subtract", "multiply", "true_divide", "floor_divide", "remainder")
 )
 EXCLUSIVE_OR_SLOT: Final = "nb_xor"
+TRUE_DIVISION_SLOT: Final = "nb_true_divide"
 FLOOR_DIVISION_SLOT: Final = "nb_floor_divide"
 REMAINDER_SLOT: Final = "nb_remainder"
 #: Those that raise where the second number is zero.
-DIVISION_SLOTS: Final = frozenset(["nb_true_divide", FLOOR_DIVISION_SLOT, REMAINDER_SLOT])
+DIVISION_SLOTS: Final = frozenset([TRUE_DIVISION_SLOT, FLOOR_DIVISION_SLOT, REMAINDER_SLOT])
 
 # Methods of models of any kind.
 

@@ -143,6 +143,15 @@ def a_power() -> Function:
     return program
 
 
+@program("`~` of symbolic numbers", "methods of numbers out of tensors")
+def methods_of_numbers() -> Function:
+    def program(x: Tensor) -> Any:
+        place = int(x.argmax())
+        return x[~place], place.bit_length(), (x.sum().item() / 2).is_integer()
+
+    return program
+
+
 @program("`divmod` of symbolic numbers")
 def a_row_and_a_column() -> Function:
     def program(x: Tensor) -> Any:

@@ -1,8 +1,11 @@
-"""``//`` and ``%`` of floating numbers out of tensors, and ``divmod`` of symbolic ones.
+"""``//`` and ``%`` of floating numbers out of tensors, ``/`` in loops, ``divmod`` of symbolic ones.
 
 Torch has both of integers. Of floats ``v // 0.1`` is ``floor(v / 0.1)`` to it, 10.0 for 1.0 where
 Python gives 9.0, and ``v % 1`` is a symbolic integer, which is zero. Back ends that trace the
 graph again compute with these. So the graph gets an operator that divides as Python does.
+
+A symbolic ``/`` raises where the graph runs, which the turns of a loop must not do: the backward of
+their operator may make one that eager execution does not make. There it is that operator as well.
 
 Dynamo has no ``divmod`` of symbolic numbers: it is the quotient and the remainder.
 
@@ -24,11 +27,12 @@ from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, is_unbacked, kind_of_number
 from bcmend.tracing.arithmetic import float_tests
 from bcmend.tracing.output import deferred_exceptions
-from bcmend.tracing.sites import capture_mode, site_table
+from bcmend.tracing.sites import capture_mode, nesting_limits, site_table
 
 _FUNCTIONS: Final[dict[str, Callable[[Any, Any], float]]] = {
     methods.FLOOR_DIVISION_SLOT: operator.floordiv,
     methods.REMAINDER_SLOT: operator.mod,
+    methods.TRUE_DIVISION_SLOT: operator.truediv,
 }
 
 
@@ -54,7 +58,8 @@ def _divided(inner: Any, tx: compat.Tracer, v: Any, w: Any, op_slot: str) -> Any
     if op_slot not in _FUNCTIONS or not capture_mode.in_mended_code(tx):
         return inner(tx, v, w, op_slot)
     numbers = [v.realize(), w.realize()]
-    if not _are_numbers(numbers):
+    is_true = op_slot == methods.TRUE_DIVISION_SLOT
+    if not (_raises_in_a_turn(tx, numbers) if is_true else _are_numbers(numbers)):
         return inner(tx, v, w, op_slot)
     site = None
     if not numbers[1].is_python_constant():
@@ -77,6 +82,14 @@ def _are_numbers(operands: Sequence[Value]) -> bool:
         and any(map(is_unbacked, operands))
         and not is_constant_zero
     )
+
+
+def _raises_in_a_turn(tx: compat.Tracer, operands: Sequence[Value]) -> bool:
+    """Return whether a turn of a loop divides numbers by one out of a tensor, which may be zero."""
+    if not nesting_limits.ITERATIONS.of(tx.output) or None in map(kind_of_number, operands):
+        return False
+    divisor: Any = operands[1]
+    return is_unbacked(divisor) and not compat.statically_known_true(divisor.sym_num != 0)
 
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, "`divmod` of symbolic numbers")

@@ -22,7 +22,14 @@ from bcmend import meta_keys
 from bcmend.dynamo import compat, frames, fx_graph, handlers, operators
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
+from bcmend.dynamo.values import (
+    TensorValue,
+    Value,
+    constant,
+    example_of,
+    is_unbacked,
+    kind_of_number,
+)
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.numbers import float_tensors, scalars
@@ -47,10 +54,18 @@ _OF_NUMBERS: Final = (math.floor, math.ceil, math.tanh, math.atan)
 _OF_CONSTANTS: Final = (
     math.acosh, math.asinh, math.atan2, math.atanh, math.cbrt, math.copysign, math.degrees,
     math.erf, math.erfc, math.exp, math.exp2, math.expm1, math.fabs, math.fmod, math.gamma,
-    math.hypot, math.lgamma, math.log, math.log10, math.log1p, math.pow, math.radians,
+    math.hypot, math.ldexp, math.lgamma, math.log, math.log10, math.log1p, math.pow, math.radians,
     math.remainder,
 )  # fmt: skip
-_KNOWN: Final = frozenset([*_PARTIAL, *_OF_NUMBERS, *_OF_CONSTANTS])
+#: Those that give integers of integers, which may be longer than those of torch.
+_OF_INTEGERS: Final = (
+    math.comb, math.factorial, math.gcd, math.isqrt, math.lcm, math.perm,
+)  # fmt: skip
+_TYPES: Final[dict[Any, torch.dtype]] = {
+    math.isclose: torch.bool,
+    **dict.fromkeys(_OF_INTEGERS, torch.int64),
+}
+_KNOWN: Final = frozenset([*_PARTIAL, *_OF_NUMBERS, *_OF_CONSTANTS, *_TYPES])
 
 
 @answers_to("float test")
@@ -80,30 +95,39 @@ def _is_real(value: Value) -> TypeGuard[compat.TensorVariable]:
 # In the graph
 
 
-def _run(name: str, numbers: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what a function gives for numbers, and whether it has raised."""
+def _run(
+    name: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what a function gives for numbers, and whether the call has to be made in Python."""
     try:
         found = getattr(math, name)(*[each.item() for each in numbers])
-    except (ValueError, OverflowError):  # out of its range: the call in plain Python raises it
-        return torch.tensor(math.nan, dtype=torch.float64), torch.tensor(True)
-    return torch.tensor(found, dtype=torch.float64), torch.tensor(False)
+        return torch.tensor(found, dtype=dtype), torch.tensor(False)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # it raises, or leaves the range
+        return torch.zeros((), dtype=dtype), torch.tensor(True)
 
 
 def _fake(
     name: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype = torch.float64
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    return of_no_value(dtype)
+
+
+def of_no_value(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what stands for a number, and for whether it is to be had in plain Python."""
     number, has_raised = (torch.empty((), dtype=each, device="cpu") for each in (dtype, torch.bool))
     return number, has_raised
 
 
-def defined(signature: str, run: Callable[..., Any]) -> Any:
+def defined(signature: str, run: Callable[..., Any], fake: Callable[..., Any] = _fake) -> Any:
     """Define an operator that gives a number, and whether it is to be had in plain Python."""
-    found = operators.define(signature, run, _fake, has_effect=False, skips_autograd=True)
+    found = operators.define(signature, run, fake, has_effect=False, skips_autograd=True)
     effects.declare(found, EffectFacts(is_total=True))
     return found
 
 
-MATH: Final = defined("math(str name, Tensor[] numbers) -> (Tensor, Tensor)", _run)
+MATH: Final = defined(
+    "math(str name, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)", _run
+)
 
 
 @handlers.method(
@@ -121,6 +145,8 @@ def _computed(call: handlers.Call) -> Answer:
     if not any(_is_real(each) or is_unbacked(each) for each in known):
         return PASS
     numbers = _numbers(tx, known)
+    if function in _OF_INTEGERS and set(map(kind_of_number, numbers)) != {int}:
+        return PASS
     if _is_left_to_torch(function, numbers):
         if all(map(operator.is_, known, numbers)):
             return PASS
@@ -129,7 +155,8 @@ def _computed(call: handlers.Call) -> Answer:
     site = site_table.number_being_traced(tx, f"math.{function.__name__}")
     if site is None or not deferred_exceptions.can_exit(tx, site):
         return PASS
-    return called_in_the_graph(tx, site, MATH, function.__name__, numbers) or PASS
+    dtype = _TYPES.get(function, torch.float64)
+    return called_in_the_graph(tx, site, MATH, function.__name__, numbers, dtype) or PASS
 
 
 def _is_known(function: Any) -> bool:
@@ -153,18 +180,20 @@ def called_in_the_graph(
     tx: compat.Tracer,
     site: LiveSite | None,
     called_by: Any,
-    name: str,
+    name: str | None,
     numbers: Sequence[Value],
     *more: Any,
 ) -> Value | None:
     """Return the number that a function gives; ``None`` if an argument is no number.
 
-    Where the function raises a side exit of ``site`` is taken; none is needed where it cannot.
+    ``called_by`` is an operator, which is given the ``name`` if there is one. Where the function
+    raises a side exit of ``site`` is taken; none is needed where it cannot.
     """
     operands = [_operand(tx, each) for each in numbers]
     if None in operands:
         return None
-    arguments = (name, [each.as_proxy() for each in operands if each is not None], *more)
+    given = [each.as_proxy() for each in operands if each is not None]
+    arguments = (given, *more) if name is None else (name, given, *more)
     proxy = tx.output.create_proxy("call_function", called_by, arguments, {})
     results: Any = compat.wrap_fx_proxy(tx, proxy)
     found, has_raised = results.items

@@ -22,6 +22,7 @@ from torch.fx import GraphModule, Node
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
+from bcmend.tracing.arithmetic import number_powers
 from bcmend.tracing.sites import capture_mode
 
 _POWERS: Final = (operator.pow, operator.ipow, pow)
@@ -41,11 +42,14 @@ def _compile(inner: Any, output: compat.OutputGraph, module: GraphModule, *more:
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, _PURPOSE, place=1)
 def _call(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
-    is_of_two = called.fn is pow and len(args) == 2 and not kwargs
+    is_of_two = called.fn in _POWERS and len(args) == 2 and not kwargs
     if not is_of_two or not capture_mode.may_be_mended(tx):
         return inner(called, tx, args, kwargs)
     operands = [each.realize() for each in args]
-    if not any(isinstance(each, _IN_A_GRAPH) for each in operands):
+    found = number_powers.power_of(tx, operands)
+    if found is not None:
+        return found
+    if called.fn is not pow or not any(isinstance(each, _IN_A_GRAPH) for each in operands):
         return inner(called, tx, args, kwargs)
     return compat.BuiltinVariable(operator.pow).call_function(tx, operands, {})
 

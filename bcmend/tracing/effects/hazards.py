@@ -162,11 +162,15 @@ _TOTAL_ON_NUMBERS: Final = (
     *(torch.sym_not, torch.sym_float, torch.sym_ite, torch.sym_max, torch.sym_min),
     torch.scalar_tensor,
 )
+#: Those that raise where the second number is zero, and nowhere else.
+_DIVISIONS: Final = (*(op.truediv, op.itruediv, op.floordiv, op.ifloordiv, op.mod, op.imod),)
 
 
 def _may_fail_on_numbers(node: Node) -> bool:
     """Return whether unbacked numbers that a node computes with may make it raise."""
     if node.op != "call_function" or node.target in _TOTAL_ON_NUMBERS:
+        return False
+    if node.target in _DIVISIONS and type(node.args[1]) in (int, float) and node.args[1]:
         return False
     examples = [each.meta.get("example_value") for each in node.all_input_nodes]
     return not any(isinstance(each, torch.Tensor) for each in examples) and any(

@@ -13,6 +13,7 @@ from bcmend.tracing.arithmetic import (
     float_division,
     float_tests,
     folded_floats,
+    number_methods,
     ordering,
     powers,
 )

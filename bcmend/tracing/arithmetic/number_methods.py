@@ -1,0 +1,61 @@
+"""``~n``, ``n.bit_length()`` and ``v.is_integer()`` of numbers out of tensors.
+
+Torch has none of them of symbolic numbers: it looks for the method where the graph runs, or asks
+for the number itself.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+
+from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.models import methods
+from bcmend.dynamo.values import constant, is_unbacked, kind_of_number
+from bcmend.tracing.arithmetic import float_tests
+from bcmend.tracing.sites import capture_mode
+
+_TYPES: Final[dict[tuple[Any, str], torch.dtype]] = {
+    (float, "is_integer"): torch.bool,
+    (int, "bit_length"): torch.int64,
+    (int, "bit_count"): torch.int64,
+}
+_INVERT: Final = (operator.invert, operator.inv)
+
+
+def _run(
+    name: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what a method of a number gives, and that it has not raised."""
+    found = getattr(numbers[0].item(), name)()
+    return torch.tensor(found, dtype=dtype), torch.tensor(False)
+
+
+METHOD: Final = float_tests.defined(
+    "number_method(str name, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)", _run
+)
+
+
+@handlers.method(compat.SymNodeVariable, methods.CALL_METHOD, "methods of numbers out of tensors")
+def _called(call: handlers.Call) -> Answer:
+    number, (name, args, kwargs) = call.owner, call.args
+    dtype = _TYPES.get((kind_of_number(number), name))
+    is_known = dtype is not None and is_unbacked(number) and not args and not kwargs
+    if not is_known or not capture_mode.in_mended_code(call.tx):
+        return PASS
+    return float_tests.called_in_the_graph(call.tx, None, METHOD, name, [number], dtype) or PASS
+
+
+@hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, "`~` of symbolic numbers", place=2)
+def _inverted(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+    if called.fn not in _INVERT or len(args) != 1 or not capture_mode.may_be_mended(tx):
+        return inner(called, tx, args, kwargs)
+    number = args[0].realize()
+    if not isinstance(number, compat.SymNodeVariable) or kind_of_number(number) is not int:
+        return inner(called, tx, args, kwargs)
+    difference = compat.BuiltinVariable(operator.sub)
+    return difference.call_function(tx, [constant(-1), number], {})
