@@ -284,6 +284,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/indexing/test_coordinates.py::test_numbers_are_summed_up_at_their_places",
         ),
         *_rows(
+            "scipy.optimize.linear_sum_assignment",
+            "assignment",
+            "an operator that makes the same call",
+            "costs are a tensor of the CPU's that requires no gradient, or an array that the graph"
+            " has as a tensor",
+            "tests/tracing/opaque/test_assignments.py::test_pairs_of_least_costs",
+        ),
+        *_rows(
             "torch.nn.utils.rnn.pack_padded_sequence",
             "packed",
             "an operator that calls the same kernel, and is handed how many rows the result has",
