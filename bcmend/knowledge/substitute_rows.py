@@ -114,6 +114,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_state_questions.py::test_the_number_of_threads",
         ),
         *_rows(
+            "inspect.signature",
+            "signature",
+            "what it gives for the function, made once for all calls",
+            "it is asked of a method of an object that the call has made, as"
+            " `Module.__setattr__` does where a buffer is stored",
+            "tests/tracing/substitutes/test_buffers_made.py::test_buffers_of_modules_made_in_the_call",
+        ),
+        *_rows(
             "torch.Tensor.requires_grad_",
             "requires_grad",
             "nothing where the tensor requires gradients already, or does not and is not to; else"
