@@ -114,6 +114,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "tests/tracing/substitutes/test_state_questions.py::test_the_number_of_threads",
         ),
         *_rows(
+            "inspect.signature",
+            "signature",
+            "what it gives for the function, made once for all calls",
+            "it is asked of a method of an object that the call has made, as"
+            " `Module.__setattr__` does where a buffer is stored",
+            "tests/tracing/substitutes/test_buffers_made.py::test_buffers_of_modules_made_in_the_call",
+        ),
+        *_rows(
             "torch.Tensor.requires_grad_",
             "requires_grad",
             "nothing where the tensor requires gradients already, or does not and is not to; else"
@@ -282,6 +290,14 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "three arguments, with values that are numbers and require no gradient, and a size;"
             " anything else that is done with it breaks the graph",
             "tests/tracing/indexing/test_coordinates.py::test_numbers_are_summed_up_at_their_places",
+        ),
+        *_rows(
+            "scipy.optimize.linear_sum_assignment",
+            "assignment",
+            "an operator that makes the same call",
+            "costs are a tensor of the CPU's that requires no gradient, or an array that the graph"
+            " has as a tensor",
+            "tests/tracing/opaque/test_assignments.py::test_pairs_of_least_costs",
         ),
         *_rows(
             "torch.nn.utils.rnn.pack_padded_sequence",

@@ -31,9 +31,11 @@ from bcmend.dynamo.values import (
     is_unbacked,
 )
 from bcmend.knowledge import effects
+from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.numbers import float_tensors, size_questions
 from bcmend.tracing.opaque import operator, tensors_as_numbers
+from bcmend.tracing.opaque.hidden_sizes import ALIKE
 from bcmend.tracing.sites import capture_mode, site_table
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
 
@@ -84,7 +86,9 @@ def _call_function(
     inner: Any, self: Any, tx: compat.Tracer, args: Sequence[Value], kwargs: Given
 ) -> Any:
     args, kwargs = tensors_as_numbers.taken(tx, self.value, args, kwargs)
-    if self.value is operator.CALL or not _has_open_number(args, kwargs):
+    if self.value is operator.CALL:
+        return inner(self, tx, args, kwargs)
+    if not (_has_hidden_size(self.value) or _has_open_number(args, kwargs)):
         return inner(self, tx, args, kwargs)
     return _traced(tx, self.value, args, kwargs, lambda: inner(self, tx, args, kwargs))
 
@@ -120,6 +124,10 @@ def _operation(inner: Any, variable: Any, tx: compat.Tracer, args: Any, kwargs: 
     return _traced(tx, torch.pow, args, kwargs, call, written)
 
 
+def _has_hidden_size(function: Any) -> bool:
+    return operator.name_of(function) in ALIKE
+
+
 def _has_open_number(args: Iterable[Value], kwargs: Given, kind: Any = object) -> bool:
     """Return whether a call is given a number that the data decide, in a sequence or by itself."""
     return any(_is_open(each, kind) for each in (*args, *kwargs.values()))
@@ -147,7 +155,7 @@ def _traced(
     """
     if tx.export or not capture_mode.in_mended_code(tx) or compat._is_any_autocast_enabled():
         return call()  # elsewhere the operator is not known, or would not cast what it is given
-    if function in _ASK_LATER or _asks_in_backward(tx, function, args, kwargs):
+    if _is_never_traced(function) or _asks_in_backward(tx, function, args, kwargs):
         return _as_operator(tx, function, args, kwargs, written, None) or call()
     transaction = Transaction(tx)
     is_float = _has_open_number(args, kwargs, torch.SymFloat)
@@ -163,6 +171,10 @@ def _traced(
             raise
     transaction.roll_back()
     return call()  # something may be assumed of a size
+
+
+def _is_never_traced(function: Any) -> bool:
+    return function in _ASK_LATER or _has_hidden_size(function)
 
 
 def _asks_in_backward(
@@ -214,8 +226,10 @@ def _as_operator(
         transaction.roll_back()
     if written is not None:  # the backward needs what it was
         call.given.tensors[0] = written.call_method(tx, "clone", [], {})
+    rerun_policy.note(tx)  # what fails inside a graph that stock has not made
     items = _emitted(tx, call, is_recorded=_is_recorded(results[0]))
-    site.mended("operator", f"{name} is handed a number that the data decide")
+    reason = "computes something whose size" if name in ALIKE else "is handed a number that"
+    site.mended("operator", f"{name} {reason} the data decide")
     if written is not None:
         return written.call_method(tx, "copy_", items, {})
     return items[0] if isinstance(results[0], Tensor) else compat.TupleVariable(items)

@@ -24,6 +24,7 @@ from torch import Tensor
 from bcmend.dynamo import compat, operators
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
+from bcmend.tracing.opaque.hidden_sizes import ALIKE
 
 _FAKE_LOG: Final = logging.getLogger("torch._subclasses.fake_tensor")
 
@@ -170,11 +171,12 @@ class Values:
         return places[kind][value]
 
 
-def _called(name: str, form: str, given: Values) -> Any:
+def _called(name: str, form: str, given: Values, *, is_traced: bool = False) -> Any:
     parts, named = json.loads(form)
     arguments = map(given.argument, parts)
     keywords = {key: given.argument(each) for key, each in named.items()}
-    return _function(name)(*arguments, **keywords)
+    function = ALIKE.get(name) if is_traced else None
+    return (function or _function(name))(*arguments, **keywords)
 
 
 def _listed(result: Any) -> list[Tensor]:
@@ -208,7 +210,7 @@ def tried(name: str, form: str, given: Values) -> list[Any]:
             integers = [int(2 * (first + step * place)) for place in range(len(given.integers))]
             with suppress(*FAILURES):  # no such number may be given
                 values = Values(given.tensors, floats, integers, given.sizes)
-                found.append(_called(name, form, values))
+                found.append(_called(name, form, values, is_traced=True))
     return found
 
 

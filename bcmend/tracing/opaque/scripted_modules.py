@@ -26,6 +26,7 @@ from bcmend.dynamo.values import (
     function_of,
     global_of,
 )
+from bcmend.tracing.deopt import rerun_policy
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.opaque import operator, script_graphs, script_operator
 from bcmend.tracing.opaque.script_graphs import Lifted, NotLifted
@@ -114,6 +115,7 @@ def _emitted(
     arguments = [*named, compat.ListVariable(tensors), flags, reaches]
     operand = function_of(tx, script_operator.SCRIPTED)
     records = constant(torch.is_grad_enabled())
+    rerun_policy.note(tx)  # what fails inside a graph that stock has not made
     results: Any = operand.call_function(tx, [*arguments, records], {})
     return _made_of(trial.result, iter(results.items))
 

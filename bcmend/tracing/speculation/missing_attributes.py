@@ -1,4 +1,7 @@
-"""Attributes that an object of a builtin class does not have.
+"""Attributes that Dynamo models as read when the graph has run, and that are known before.
+
+Those that ``nn.Buffer`` sets on a tensor of the call are: whether it is part of the state of a
+module. So is which attributes an object of a builtin class does not have.
 
 Dynamo models ``number.count`` or ``items.foo`` as an attribute that is read when the graph has run.
 The ``AttributeError`` would be raised there, whichever side of a branch reads the attribute, and no
@@ -10,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import torch
+
 from bcmend.dynamo import compat, handlers
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.values import TensorValue, Value, constant, example_of
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.refusal import Refusal
 
@@ -26,6 +31,8 @@ def _read(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Va
         return found
     if type(found.obj) is compat.GetAttrVariable and nesting_limits.is_in_an_arm(tx):
         raise Refusal("arm-untraceable", f"attribute {found.name} of one that is read later")
+    if found.name in _OF_BUFFERS and (known := _set_on_a_buffer(found)) is not None:
+        return constant(known)
     kind = _builtin_class(found.obj)
     if kind is None or hasattr(kind, found.name):
         return found
@@ -33,6 +40,19 @@ def _read(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Va
         return default
     text = f"'{_name_in_messages(kind)}' object has no attribute '{found.name}'"
     return compat.raise_observed_exception(AttributeError, tx, args=[text])
+
+
+_OF_BUFFERS: Final = ("persistent", "_is_buffer")
+
+
+def _set_on_a_buffer(read: compat.GetAttrVariable) -> bool | None:
+    """Return an attribute that a buffer has from ``nn.Buffer``; ``None`` for any other one."""
+    owner = read.obj.realize()
+    if type(owner) is not TensorValue or owner.source is not None:
+        return None
+    example = example_of(owner)
+    value = vars(example).get(read.name) if isinstance(example, torch.nn.Buffer) else None
+    return value if type(value) is bool else None
 
 
 def _builtin_class(value: Value) -> type | None:

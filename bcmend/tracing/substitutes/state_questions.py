@@ -6,18 +6,25 @@ execution takes may be captured: the code is traced again, and told that it is n
 Dynamo guards the default device, but does not answer what it is. Where modes are on its stack,
 nothing is answered here either. It guards the number of threads as well, and traces no call that
 sets it.
+
+The signature of a method of an object that the call has made (``Module.__setattr__`` asks for that
+of ``register_buffer``) is that of its function, which Dynamo takes apart without knowing where it
+is from.
 """
 
 from __future__ import annotations
 
+import inspect
+from types import FunctionType
 from typing import Any, Final
 
 import torch
 
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.models import effect_tables
-from bcmend.dynamo.values import Value, constant
+from bcmend.dynamo.models import effect_tables, objects
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import Value, constant, global_of, object_behind
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to
@@ -60,3 +67,24 @@ def _default_device(
 def _number_of_threads(call: ReplacedCall) -> Answer:
     """Answer ``torch.get_num_threads()``."""
     return PASS if call.args or call.kwargs else constant(torch.get_num_threads())
+
+
+_SIGNATURES: Final[Slot[dict[FunctionType, inspect.Signature]]] = Slot(dict, rolls_back=False)
+
+
+@answers_to("signature")
+def _signature(call: ReplacedCall) -> Answer:
+    """Answer ``inspect.signature(f)`` of a method of what the call has made."""
+    if len(call.args) != 1 or call.kwargs:
+        return PASS
+    asked = call.args[0].realize()
+    is_method = objects.owner_of_method(asked) is not None and asked.source is None
+    function = object_behind(asked, "fn") if is_method else None
+    if type(function) is not FunctionType:
+        return PASS
+    known = _SIGNATURES.of(call.tx.output)
+    if function not in known:
+        known[function] = inspect.signature(function.__get__(object()))
+    found = known[function]
+    answer: Answer = Value.build(call.tx, found, global_of(call.tx.output, found))
+    return answer

@@ -154,6 +154,26 @@ def test_errors() -> None:
     assert_equivalent(Lookup, lambda: [call(x, good), call(-x, good), call(x, bad)])
 
 
+class Largest(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.quantile(x, x.max())
+
+
+class OfLargest(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = script(Largest())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2
+        return self.inner(y) + 1
+
+
+def test_errors_where_nothing_else_is_mended() -> None:
+    x = torch.linspace(0.0, 0.5, 5)
+    assert_equivalent(OfLargest, lambda: [call(x), call(x + 2)], fullgraph=True)
+
+
 class Own(nn.Module):
     """A module to be refused: whatever `body` does."""
 
