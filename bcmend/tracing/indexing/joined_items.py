@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any, Final
 
 import torch
@@ -20,6 +21,8 @@ from bcmend.dynamo.values import TensorValue, Value, constant, example_of
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.merging.optional_items import OptionalItem, OptionalList
 from bcmend.tracing.numbers import predicates, size_questions
+from bcmend.tracing.output import deferred_exceptions
+from bcmend.tracing.sites import site_table
 
 _PURPOSE: Final = "lists whose items may not be there"
 
@@ -84,9 +87,23 @@ def _call_function(call: Call) -> Answer:
     tensors = _tensors_in(items)
     if len(given) != len(args) + len(kwargs) or not given.keys() <= {"tensors", "dim"}:
         items.ask()
-    if compat.can_dispatch_torch_function(call.tx, tensors, {}) or not items.is_filled(call.tx):
+    if compat.can_dispatch_torch_function(call.tx, tensors, {}) or not _has_any(call.tx, items):
         items.ask()
     return join(call.tx, items, tensors, given.get("dim", constant(0)).realize())
+
+
+def _has_any(tx: compat.Tracer, items: OptionalList) -> bool:
+    """Ensure that there is an item: else an arm, which asserts nothing, is left by a side exit."""
+    if items.is_filled(tx):
+        return True
+    site = site_table.site_being_traced(tx, tx.f_code, "join", "guard")
+    if not deferred_exceptions.can_exit(tx, site):
+        return False
+    present: Any = reduce(
+        partial(predicates.either, tx), [each.predicate for each in items.optional]
+    )
+    deferred_exceptions.make_side_exit(tx, site, predicates.negated(tx, present))
+    return True
 
 
 def _stacked(

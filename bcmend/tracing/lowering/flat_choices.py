@@ -179,14 +179,14 @@ class _Writer:
         if not pairs:
             return list(others)
         first, second = [one for one, _ in pairs], [other for _, other in pairs]
-        models = [each.model for each in first]
+        models = [_model_of(*pair) for pair in pairs]
         held = [each.node for each in (*second, *(() if side else first)) if each.node]
         given = list(dict.fromkeys([*operands, *held]))
-        then = _run(side, operands, models) if side else _copied(first)
-        made = iter(self._choice_of(taken, given, then, _copied(second), models, side))
+        then = _run(side, operands, [each.model for each in first]) if side else _copied(first)
+        made = self._choice_of(taken, given, then, _copied(second), models, side)
+        values = map(_Value, made, models)
         return [
-            other if one.node is None else _Value(next(made), one.model)
-            for one, other in zip(ones, others, strict=True)
+            next(values) if one.node else other for one, other in zip(ones, others, strict=True)
         ]
 
     def _pieces(self, taken: Node, side: GraphModule, operands: Sequence[Node]) -> list[_Value]:
@@ -388,6 +388,11 @@ def _place(item: Node) -> int:
 def _results(side: GraphModule) -> list[_Value]:
     given: Any = side.graph.output_node().args[0]
     return [_Value(None if meta_keys.ABSENT in each.meta else each, each) for each in given]
+
+
+def _model_of(one: _Value, other: _Value) -> Node:
+    """Return a node of the form of a result: gradients may flow back to one side alone."""
+    return other.model if other.node and _example(other.model).requires_grad else one.model
 
 
 def _run(side: GraphModule, operands: Sequence[Node], wanted: Sequence[Node]) -> _Maker:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import torch
@@ -349,6 +349,55 @@ def test_nothing_is_joined_as_in_eager_execution(program: Any, backend: str) -> 
         lambda: program,
         lambda: [call(x, torch.tensor(each)) for each in counts],
         backend=backend,
+        graphs=None,
+        recompiles=None,
+    )
+
+
+class _BehindAReturn(nn.Module):
+    """All that joins is in an arm, since the call may return before it."""
+
+    def __init__(self, join: Callable[[list[Tensor]], Tensor]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.join = join
+
+    def forward(self, x: Tensor) -> Any:
+        if x[0].sum() < -1:
+            return x * self.weight
+        kept = []
+        for row in x[1:]:
+            if (row > 0).all():
+                kept.append(row * self.weight)
+        return self.join(kept)
+
+
+#: The call returns early, joins two rows, one, and fails, since it joins none.
+_BEHIND_A_RETURN: Final = (
+    [[-2.0, -2.0], [1.0, 1.0], [2.0, 2.0]], [[1.0, 1.0], [1.0, 2.0], [3.0, 4.0]],
+    [[1.0, 1.0], [-1.0, 2.0], [3.0, 4.0]], [[1.0, 1.0], [-1.0, 2.0], [3.0, -4.0]],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize(
+    ("join", "backend"),
+    [
+        pytest.param(join, backend, marks=pytest.mark.slow if backend == "inductor" else ())
+        for join in (torch.stack, torch.cat, lambda kept: torch.stack(kept, dim=1).sum(1))
+        for backend in ("eager", "inductor")
+    ],
+)
+def test_items_are_joined_behind_an_early_return(
+    join: Any, backend: str, fullgraph: bool, training: bool
+) -> None:
+    assert_equivalent(
+        lambda: _BehindAReturn(join),
+        lambda: [call(torch.tensor(each)) for each in _BEHIND_A_RETURN],
+        backend=backend,
+        fullgraph=fullgraph,
+        training=training,
         graphs=None,
         recompiles=None,
     )

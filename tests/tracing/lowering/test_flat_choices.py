@@ -276,6 +276,47 @@ def test_a_loop_that_is_left_early_under_inductor(name: str, capsys: Any) -> Non
         _assert_alike(found, _outcome(net, net, x, capsys))
 
 
+class Gathered(nn.Module):
+    """A loop that has gathered nothing returns a tensor that no gradients flow back from."""
+
+    def __init__(self, *, is_last: bool) -> None:
+        super().__init__()
+        self.linear, self.is_last = nn.Linear(4, 4), is_last
+
+    def forward(self, x: Tensor, count: Tensor) -> Any:
+        found: list[Tensor] = []
+        for at in range(4):
+            if at >= count:
+                break
+            found.append(self.linear(x[at]).tanh())
+        if self.is_last and len(found) > 0:
+            return torch.stack(found).sum(), found
+        if not self.is_last and len(found) == 0:
+            return x.new_zeros(()), found
+        return (x.new_zeros(()) if self.is_last else torch.stack(found).sum()), found
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize(
+    "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
+def test_gradients_flow_back_where_one_side_has_none(
+    backend: str, is_last: bool, fullgraph: bool, training: bool
+) -> None:
+    # With other back ends than "eager" the last result requires gradients (docs/deviations.md).
+    counts = (4, 1, 0) if backend == "eager" or not training else (4, 1)
+    assert_equivalent(
+        lambda: Gathered(is_last=is_last),
+        lambda: [call(torch.ones(4, 4), torch.tensor(each)) for each in counts],
+        backend=backend,
+        fullgraph=fullgraph,
+        training=training,
+        recompiles=None,
+    )
+
+
 def test_without_gradients_and_for_sizes_that_change() -> None:
     torch.manual_seed(0)
     net = Decoder(6)
