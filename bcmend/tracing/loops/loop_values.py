@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -19,9 +21,8 @@ from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_numbe
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import float_tensors, scalars
 from bcmend.tracing.sites.refusal import NotThisWay
-from bcmend.tracing.two_forms import late_tensors, open_numbers, sides
+from bcmend.tracing.two_forms import holders, late_tensors, open_numbers, parts, sides
 from bcmend.tracing.two_forms.late_tensors import is_same
-from bcmend.tracing.two_forms.sides import Open
 
 
 class CarriedChange(Enum):
@@ -69,61 +70,160 @@ class MoreChanges(BaseException):
 def with_one_form(tx: compat.Tracer, values: Sequence[Value]) -> list[Value]:
     """Return live-ins of a loop, with one form for each number that a branch has left in two.
 
-    What is a tensor on some paths and a constant on others becomes one tensor and one constant.
+    What is a tensor, or a tuple, on some paths and a constant on others becomes one of each.
     """
-    found = []
-    for value in values:
-        known, one = value.realize(), None
-        if sides.is_open(known):
-            one = open_numbers.joined(tx, known) or late_tensors.joined(tx, known)
-        found.append(value if one is None else one)
-    return found
+    return [_with_one_form(tx, value) for value in values]
 
 
-def late_in(values: Sequence[Value]) -> dict[int, Open]:
-    """Return live-ins that are a tensor on some paths and else a constant, by position."""
-    known = enumerate(each.realize() for each in values)
-    return {at: each for at, each in known if sides.is_open(each) and late_tensors.is_told(each)}
+def _with_one_form(tx: compat.Tracer, value: Value) -> Value:
+    if parts.has_parts(value):
+        leaves = list(parts.leaves_of(value))
+        found = [_with_one_form(tx, each) for each in leaves]
+        is_as_before = all(map(operator.is_, leaves, found))
+        return value if is_as_before else parts.made_like(value, found)
+    known, one = value.realize(), None
+    if sides.is_open(known):
+        one = open_numbers.joined(tx, known) or late_tensors.joined(tx, known)
+    return value if one is None else one
 
 
-def apart(
-    tx: compat.Tracer,
-    values: Sequence[Value],
-    late: Mapping[int, Open],
-    before: Sequence[Value] = (),
-) -> list[Value]:
-    """Return live-ins with two in the place of each late tensor: whether it is one, and the tensor.
+class _Parts:
+    """Containers among live-ins, each with what it holds in its place."""
 
-    Where it is none, any other does for the tensor: the one ``before``, of live-ins apart. Raises
-    ``Refusal`` where a live-in that was a late tensor is something else.
+    def __init__(self, values: Sequence[Value], parted_at: Collection[int]) -> None:
+        self._forms = {at: values[at].realize() for at in parted_at}
+
+    def count(self, live_ins: int) -> int:
+        """Return how many values there are for the first live-ins."""
+        forms = [self._forms[at] for at in range(live_ins) if at in self._forms]
+        return live_ins + sum(len(list(parts.leaves_of(each))) - 1 for each in forms)
+
+    def of(self, tx: compat.Tracer, values: Sequence[Value]) -> list[Value]:
+        found: list[Value] = []
+        for position, value in enumerate(values):
+            form = self._forms.get(position)
+            if form is None:
+                found.append(value)
+            elif parts.are_alike(form, value):
+                found += parts.leaves_of(value)
+            else:
+                raise NotThisWay("a turn makes something else of a container")
+        made = [each for at in self._forms for each in parts.changeable_in(values[at])]
+        holders.require_held_once(tx, made, found)
+        return found
+
+    def together(self, values: Sequence[Value]) -> list[Value]:
+        found: list[Value] = []
+        left = iter(values)
+        for value in left:
+            form = self._forms.get(len(found))
+            found.append(value if form is None else parts.made_like(form, chain([value], left)))
+        return found
+
+
+class _Late:
+    """What is a tensor, or a container, on some paths, with its parts in its place.
+
+    The first tells whether it is that. Where it is not, any others do.
     """
-    found: list[Value] = []
-    for position, value in enumerate(values):
-        if position not in late:
-            found.append(value)
-            continue
-        known = late_tensors.read(value.realize())
-        *_, constant = late[position].sides
-        if known is None or not (known.constant is None or is_same(known.constant, constant)):
-            raise NotThisWay("a turn makes something else of a tensor")
-        truth = known.truth
-        if isinstance(truth, bool):
-            truth = fx_graph.function(tx, torch.full, (), truth, dtype=torch.bool)
-        found += [truth, known.tensor or before[len(found) + 1]]
-    return found
+
+    def __init__(self, values: Sequence[Value]) -> None:
+        known = enumerate(each.realize() for each in values)
+        self._forms: dict[int, Any] = {
+            at: each for at, each in known if sides.is_open(each) and late_tensors.is_told(each)
+        }
+
+    def count(self, live_ins: int) -> int:
+        """Return how many values there are for the first live-ins."""
+        return live_ins + sum(_parts_of(each) for at, each in self._forms.items() if at < live_ins)
+
+    def of(
+        self, tx: compat.Tracer, values: Sequence[Value], before: Sequence[Value]
+    ) -> list[Value]:
+        found: list[Value] = []
+        for position, value in enumerate(values):
+            form = self._forms.get(position)
+            found += [value] if form is None else _told(tx, form, value, before[len(found) :])
+        late = [values[at].realize() for at in self._forms]
+        held: list[Any] = [each.sides[0] if isinstance(each, LazyPhi) else each for each in late]
+        holders.require_held_once(tx, [e for one in held for e in parts.changeable_in(one)], found)
+        return found
+
+    def together(self, values: Sequence[Value]) -> list[Value]:
+        found: list[Value] = []
+        left = iter(values)
+        for value in left:
+            form = self._forms.get(len(found))
+            if form is None:
+                found.append(value)
+            else:
+                first, last = form.sides
+                found.append(sides.like(form, value, [parts.made_like(first, left), last]))
+        return found
 
 
-def together(values: Sequence[Value], late: Mapping[int, Open]) -> list[Value]:
-    """Return live-ins from what ``apart`` has made of them."""
-    found: list[Value] = []
-    left = iter(values)
-    for value in left:
-        phi = late.get(len(found))
-        if phi is None:
-            found.append(value)
-        else:
-            found.append(sides.like(phi, value, [next(left), phi.sides[1]]))
-    return found
+def _parts_of(form: Any) -> int:
+    return len(list(parts.leaves_of(form.sides[0])))
+
+
+def _told(tx: compat.Tracer, form: Any, value: Value, before: Sequence[Value]) -> list[Value]:
+    """Return whether a late live-in of a form is a tensor, or a container, and what that holds."""
+    first, last = form.sides
+    known = late_tensors.read(value.realize())
+    if known is None or not (known.constant is None or is_same(known.constant, last)):
+        raise NotThisWay("a turn makes something else of a tensor")
+    truth = known.truth
+    if isinstance(truth, bool):
+        truth = fx_graph.function(tx, torch.full, (), truth, dtype=torch.bool)
+    if known.value is None:
+        return [truth, *before[1 : 1 + _parts_of(form)]]
+    if not parts.are_alike(first, known.value):
+        raise NotThisWay("a turn makes something else of a container")
+    return [truth, *parts.leaves_of(known.value)]
+
+
+class Apart:
+    """Live-ins for which there are several values: containers, and what is late, in them too."""
+
+    def __init__(self) -> None:
+        self._parts, self._late = _Parts((), ()), _Late(())
+
+    def take(self, tx: compat.Tracer, values: Sequence[Value], at: Collection[int]) -> list[Value]:
+        """Take live-ins apart: the containers ``at`` some, and what is late. Raises as ``of``."""
+        self._parts = _Parts(values, at)
+        held = self._parts.of(tx, values)
+        self._late = _Late(held)
+        return self._late.of(tx, held, ())
+
+    def count(self, live_ins: int) -> int:
+        """Return how many values there are for the first live-ins."""
+        return self._late.count(self._parts.count(live_ins))
+
+    def of(
+        self, tx: compat.Tracer, values: Sequence[Value], before: Sequence[Value] = ()
+    ) -> list[Value]:
+        """Return the values for live-ins; of late ones those ``before`` if there are none now.
+
+        Raises ``Refusal`` where a live-in has another form than at first, or holds a list or a
+        dictionary that something else may hold as well.
+        """
+        return self._late.of(tx, self._parts.of(tx, values), before)
+
+    def together(self, values: Sequence[Value]) -> list[Value]:
+        """Return live-ins from what ``of`` has made of them."""
+        return self._parts.together(self._late.together(values))
+
+
+def containers_changed(before: Sequence[Value], after: Sequence[Value]) -> list[int]:
+    """Return which live-ins are containers, and others like them after a turn."""
+    return [
+        at
+        for at, (one, other) in enumerate(zip(before, after, strict=False))
+        if one.realize() is not other.realize()
+        and parts.has_parts(one)
+        and parts.are_alike(one, other)
+        and not _is_same(one.realize(), other.realize())
+    ]
 
 
 def what_changes(before: Sequence[Value], after: Sequence[Value], *, gradients: bool) -> Carried:

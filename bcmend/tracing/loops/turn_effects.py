@@ -1,4 +1,4 @@
-"""What a turn of a loop changes or draws that its operator has, and what it has not."""
+"""What a turn of a loop changes, draws or leaves that its operator has, and what it has not."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.loops.loop_values import Carried
 from bcmend.tracing.merging import in_place
 from bcmend.tracing.merging.in_place import InPlace
+from bcmend.tracing.output import record_builder
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.speculation.arms import ArmTrace
+
+
+def side_exits(trace: ArmTrace) -> list[record_builder.Draft]:
+    """Return the side exits of an iteration. Raises ``Refusal`` if it has other records."""
+    for draft in trace.records:
+        if not (draft.kind.is_exit and isinstance(draft.predicate, compat.TensorVariable)):
+            raise NotThisWay("a turn writes output, makes a check or changes an object")
+    return list(trace.records)
 
 
 def changes_in_place(tx: compat.Tracer, trace: ArmTrace, carried: Carried) -> list[InPlace]:

@@ -7,7 +7,7 @@ graph. Where it does anything but compute tensors and count, the caller unrolls 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,16 +24,15 @@ from bcmend.tracing.gradients import arm_selects
 from bcmend.tracing.loops import carried_places, loop_results, open_ranges, turn_effects
 from bcmend.tracing.loops.loop_ends import LoopEnd
 from bcmend.tracing.loops.loop_values import (
+    Apart,
     Carried,
     MoreChanges,
-    apart,
     carried_values,
+    containers_changed,
     exhausted,
     in_the_operator,
-    late_in,
     out_of_the_operator,
     stand_ins,
-    together,
     what_changes,
     with_one_form,
 )
@@ -51,7 +50,6 @@ from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import Arm, ArmFailure, ArmTrace, trace_arm
-from bcmend.tracing.two_forms.sides import Open
 
 #: A range with at most so many iterations left is unrolled: one with a branch takes 24 ms to trace.
 UNROLLED_AT_MOST: Final = 8
@@ -76,7 +74,7 @@ class _Loop:
     """A loop to be lowered; ``arm``, at position ``staying``, comes back to the jump.
 
     ``places`` are what a turn stores to; ``inputs`` are the live-ins of the jump, then what those
-    hold, with two in the place of each one that is ``late``.
+    hold, ``apart`` where several values stand for one.
     """
 
     tx: compat.Tracer
@@ -86,26 +84,29 @@ class _Loop:
     arm: Arm
     staying: int
     inputs: Sequence[Value] = ()
-    late: Mapping[int, Open] = field(default_factory=dict)
+    apart: Apart = field(default_factory=Apart)
     places: Sequence[Location] = ()
 
-    def that_stores(self, places: Sequence[Location]) -> _Loop:
-        """Return the loop with places that its turns store to, and with its inputs."""
+    def that_stores(self, places: Sequence[Location], parted_at: Collection[int] = ()) -> _Loop:
+        """Return the loop with places that its turns store to, and with its inputs.
+
+        ``parted_at`` is which of these are containers that its turns replace.
+        """
         held = [carried_places.read(self.tx, each) for each in places]
         inputs = [*self.arm.inputs.items, *with_one_form(self.tx, held)]
-        late = late_in(inputs)
-        return replace(self, inputs=apart(self.tx, inputs, late), late=late, places=places)
+        apart = Apart()
+        taken = apart.take(self.tx, inputs, parted_at)
+        return replace(self, inputs=taken, apart=apart, places=places)
 
     def live_ins_and_held(self, values: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """Return the live-ins of the jump among ``values``, and what the places hold."""
-        count, found = len(self.arm.inputs.items), together(values, self.late)
+        count, found = len(self.arm.inputs.items), self.apart.together(values)
         return found[:count], found[count:]
 
     @property
     def held_from(self) -> int:
         """The position in ``inputs`` of the first one that a place holds."""
-        count = len(self.arm.inputs.items)
-        return count + sum(position < count for position in self.late)
+        return self.apart.count(len(self.arm.inputs.items))
 
     def trace(self, iteration: Callable[[Any], None]) -> ArmTrace | ArmFailure:
         """Trace what ``iteration`` does, given the tracer, as an arm."""
@@ -134,7 +135,7 @@ class _Loop:
                 if iteration.end is None:
                     return ()
                 condition, after = iteration.end
-                left = apart(self.tx, after.items, self.late, entering)
+                left = self.apart.of(self.tx, after.items, entering)
                 return condition, compat.TupleVariable(left)
         return ()
 
@@ -289,15 +290,21 @@ def _lowered(loop: _Loop, trial: _Trial) -> LoopEnd:
 
 
 def _tried(loop: _Loop) -> tuple[_Loop, _Trial | None]:
-    """Trace an iteration, and another one if it stores to places that are not carried yet."""
-    loop = loop.that_stores(())
-    trial = _trial(loop)
-    if trial is None or trial.is_barred or not trial.places:
-        return loop, trial
-    storing = attempt(partial(loop.that_stores, trial.places))
-    if isinstance(storing, Refusal):
-        return loop, replace(trial, is_barred=storing.detail)
-    return storing, _trial(storing)
+    """Trace an iteration, and again while it changes what is not carried yet, or not apart."""
+    places, parted_at = list[Location](), list[int]()
+    while True:
+        entered = attempt(partial(loop.that_stores, places, parted_at))
+        if isinstance(entered, Refusal):
+            return loop, _Trial(loop.arm.inputs, gradients=False, is_barred=entered.detail)
+        loop, trial = entered, _trial(entered)
+        if trial is None or trial.is_barred:
+            return loop, trial
+        before, after = (loop.apart.together(e) for e in (loop.inputs, trial.values.items))
+        more = [at for at in containers_changed(before, after) if at not in parted_at]
+        if not more and set(trial.places) <= set(places):
+            return loop, trial
+        places = [*dict.fromkeys([*places, *trial.places])]
+        parted_at = [*parted_at, *more]
 
 
 def _trial(loop: _Loop) -> _Trial | None:
@@ -345,7 +352,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         raise NotThisWay("a turn writes output, makes a check or changes an object")
     if not set(carried_places.places_in(trace.effects, inputs)) <= set(loop.places):
         raise NotThisWay("a turn stores where others do not")
-    exits = _side_exits(trace)
+    exits = turn_effects.side_exits(trace)
     changes = turn_effects.changes_in_place(tx, trace, carried)
     changed = [each.outer for each in changes]
     turn_effects.require_pure(tx, trace, entered, changed, carried.gradients)
@@ -401,14 +408,6 @@ def _not_behind_a_failure(loop: _Loop, predicate: TensorValue) -> TensorValue:
         else:
             predicate = predicates.either(tx, predicate, failed)
     return predicate
-
-
-def _side_exits(trace: ArmTrace) -> list[record_builder.Draft]:
-    """Return the side exits of an iteration. Raises ``Refusal`` if it has other records."""
-    for draft in trace.records:
-        if not (draft.kind.is_exit and isinstance(draft.predicate, compat.TensorVariable)):
-            raise NotThisWay("a turn writes output, makes a check or changes an object")
-    return list(trace.records)
 
 
 def _false(tx: compat.Tracer, like: TensorValue) -> TensorValue:

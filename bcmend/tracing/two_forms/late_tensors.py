@@ -1,19 +1,21 @@
-"""Values that are a tensor on some paths and one and the same constant on the others.
+"""Values that are a tensor, or a tuple of some, on some paths and one same constant on the others.
 
 ``loss = 0`` in front of a loop whose turns add to it, or not: after each turn it is a tensor if any
 turn has added, and else still 0. That is one tensor, the truth of whether it is that, and the
-constant, however many turns there are.
+constant, however many turns there are. So is ``best = None`` where turns set a tuple of tensors and
+numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, Value, is_same_constant
 from bcmend.tracing.numbers import predicates
-from bcmend.tracing.two_forms import sides
+from bcmend.tracing.two_forms import open_numbers, parts, sides
 from bcmend.tracing.two_forms.sides import Open
 
 #: Constants, and numbers of the graph.
@@ -22,20 +24,20 @@ _NUMBERS: Final = (compat.ConstantVariable, compat.SymNodeVariable)
 
 @dataclass(frozen=True, slots=True)
 class LateTensor:
-    """A tensor where ``truth`` holds, else a constant.
+    """A tensor, or a tuple of tensors and numbers, where ``truth`` holds, else a constant.
 
     ``truth`` is a bool where one of the two is not there.
     """
 
     truth: TensorValue | bool
-    tensor: TensorValue | None
+    value: Value | None
     constant: Value | None
 
 
 def read(value: Value) -> LateTensor | None:
     """Return a value as such a one; ``None`` if it is something else."""
-    if type(value) is compat.TensorVariable:
-        return LateTensor(True, value, None)
+    if _is_of_tensors(value):
+        return LateTensor(True, value.realize(), None)
     if isinstance(value, _NUMBERS):
         return LateTensor(False, None, value)
     if not sides.is_open(value):
@@ -45,9 +47,21 @@ def read(value: Value) -> LateTensor | None:
 
 
 def is_told(phi: Open) -> bool:
-    """Return whether the sides of a phi are a tensor and a constant, in this order."""
+    """Return whether the sides are a tensor, or a tuple, and a constant, in this order."""
     one, other = phi.sides
-    return type(one) is compat.TensorVariable and isinstance(other, _NUMBERS)
+    return _is_of_tensors(one) and isinstance(other, _NUMBERS)
+
+
+def is_told_of_one(phi: Open) -> bool:
+    """Return whether the sides of a phi are one tensor and a constant, in this order."""
+    return is_told(phi) and type(phi.sides[0]) is compat.TensorVariable
+
+
+def _is_of_tensors(value: Value) -> bool:
+    if not parts.has_parts(value):
+        return type(value) is compat.TensorVariable
+    kinds = (compat.TensorVariable, *_NUMBERS)
+    return all(isinstance(each.realize(), kinds) for each in parts.leaves_of(value))
 
 
 def joined(tx: compat.Tracer, phi: Open) -> Value | None:
@@ -61,17 +75,52 @@ def joined(tx: compat.Tracer, phi: Open) -> Value | None:
     if len(constants) == 2 and not is_same(*constants):
         return None
     predicate: Any = phi.predicate
-    tensors = [each.tensor for each in (one, other) if each.tensor is not None]
-    if len(tensors) == 2:
-        first, second = tensors
-        merged = sides.computed(tx, phi, predicate, tensors, (lambda: first, lambda: second))
-        if type(merged) is not compat.TensorVariable:
-            return None
-        tensors = [merged]
+    given = [each.value for each in (one, other) if each.value is not None]
+    value = _merged(tx, phi, given) if len(given) == 2 else next(iter(given), None)
+    if value is None and given:
+        return None
     truth = _chosen(tx, predicate, one.truth, other.truth)
     if isinstance(truth, bool):
-        return tensors[0] if truth else constants[0]
-    return sides.like(phi, truth, [tensors[0], constants[0]])
+        return value if truth else constants[0]
+    assert value is not None
+    return sides.like(phi, truth, [value, constants[0]])
+
+
+def _merged(tx: compat.Tracer, phi: Open, given: Sequence[Value]) -> Value | None:
+    """Return what holds the one of two tensors, or of each two in tuples, that a branch chooses."""
+    if not parts.are_alike(*given):
+        return None
+    leaves = [[leaf.realize() for leaf in parts.leaves_of(each)] for each in given]
+    places = [at for at, pair in enumerate(zip(*leaves, strict=True)) if _are_tensors(pair)]
+    of_sides = [compat.TupleVariable([found[at] for at in places]) for found in leaves]
+    tensors = [each for found in of_sides for each in found.items]
+    first, second = of_sides
+    if places:
+        chosen = sides.computed(tx, phi, phi.predicate, tensors, (lambda: first, lambda: second))
+        if not isinstance(chosen, compat.TupleVariable):
+            return None
+        merged = dict(zip(places, chosen.items, strict=True))
+    else:
+        merged = {}
+    for at, (one, other) in enumerate(zip(*leaves, strict=True)):
+        if at not in merged:
+            merged[at] = _number(tx, phi, one, other)
+    found = [merged[at] for at in range(len(leaves[0]))]
+    is_whole = all(isinstance(each, (compat.TensorVariable, *_NUMBERS)) for each in found)
+    return parts.made_like(given[0], found) if is_whole else None
+
+
+def _are_tensors(values: Sequence[Value]) -> bool:
+    return all(type(each) is compat.TensorVariable for each in values)
+
+
+def _number(tx: compat.Tracer, phi: Open, one: Value, other: Value) -> Any:
+    """Return the one of two numbers that a branch chooses; ``None`` of other things."""
+    if not (isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS)):
+        return None
+    if is_same(one, other):
+        return one
+    return open_numbers.joined(tx, sides.like(phi, phi.predicate, [one, other]))
 
 
 def _read_side(tx: compat.Tracer, side: Value) -> LateTensor | None:
