@@ -39,3 +39,4 @@ JOINED_ROWS_ARE_WRONG: Final = _RELEASE != "2.15"
 SUMS_OF_SIZES_FAIL_IN_BACKWARDS: Final = _RELEASE != "2.13"
 #: Inductor removes a copy of what the graph changes later: its readers have the later contents.
 COPIES_OF_CHANGED_ARE_REMOVED: Final = _RELEASE != "2.15"
+FACTORS_OF_PRODUCTS_ARE_LOST: Final = _RELEASE != "2.15"

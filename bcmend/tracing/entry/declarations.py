@@ -16,6 +16,7 @@ from bcmend.tracing.arithmetic import (
     number_methods,
     ordering,
     powers,
+    scaled_sums,
 )
 from bcmend.tracing.backends import (
     checkpointed,

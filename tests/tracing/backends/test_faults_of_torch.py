@@ -33,6 +33,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.differences_of_torch import (
     COPIES_OF_CHANGED_ARE_REMOVED,
+    FACTORS_OF_PRODUCTS_ARE_LOST,
     JOINED_ROWS_ARE_WRONG,
     SIDES_WRITE_OVER_ARGUMENTS,
 )
@@ -283,6 +284,17 @@ def test_a_copy_of_what_is_changed_later_is_removed(passes: str) -> None:
         compiled(x, weight, queue).backward()
     is_wrong = weight.grad is not None and weight.grad.tolist() != [24.0, 24.0]
     assert is_wrong is (COPIES_OF_CHANGED_ARE_REMOVED and not passes)
+
+
+def test_a_factor_of_a_product_is_lost() -> None:
+    """``bcmend/tracing/arithmetic/scaled_sums.py``"""
+
+    def average(mean: Tensor, x: Tensor) -> Tensor:
+        return mean.add(x.t() @ x, alpha=0.25)
+
+    x = torch.full((2, 2), 2.0)
+    found = torch.compile(average, backend="inductor", fullgraph=True)(torch.zeros(2, 2), x)
+    assert (found.tolist() != [[2.0, 2.0], [2.0, 2.0]]) is FACTORS_OF_PRODUCTS_ARE_LOST
 
 
 def _product(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
