@@ -82,6 +82,7 @@ from torch._dynamo.exc import (
 )
 from torch._dynamo.external_utils import wrap_inline
 from torch._dynamo.guards import DeletedGuardManagerWrapper, GuardBuilder, install_guard
+from torch._dynamo.mutation_guard import unpatched_nn_module_init
 from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._dynamo.side_effects import SideEffects
@@ -201,13 +202,7 @@ from torch._functorch import config as functorch_config
 from torch._functorch import partitioners
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch._guards import (
-    ChainedSource,
-    Guard,
-    GuardBuilderBase,
-    Source,
-    TracingContext,
-)
+from torch._guards import ChainedSource, Guard, GuardBuilderBase, Source, TracingContext
 from torch._higher_order_ops import effects as effects_of_operators
 from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch._higher_order_ops.utils import _clone_aliasing_output, materialize_as_graph
@@ -415,6 +410,7 @@ transforms of torch.func: get_unwrapped is_batchedtensor is_functorch_wrapped_te
 padding by a number out of a tensor: _nn_pad
 tensors in containers, and how they are printed: tree_leaves PRINT_OPTS
 frames between a call of a module and its forward: MODULE_CALL_IMPL MODULE_WRAPPED_CALL
+what makes an object a module, without what Dynamo does beside it: unpatched_nn_module_init
 files of Dynamo, to know its frames: DYNAMO_FILE POLYFILLS_FILE
 the demonstration: explain_dynamo reset_dynamo
 """

@@ -17,13 +17,13 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable, Sequence
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from bcmend.dynamo import compat, frames, handlers, hooks
-from bcmend.dynamo.models import methods, translators
+from bcmend.dynamo.models import functions, methods, translators
 from bcmend.dynamo.values import EXCEPTIONS
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.patching import waiting
@@ -244,6 +244,33 @@ def _look_for_number(look: Any, items: Any, tx: compat.Tracer, item: Any) -> Any
 
 def _is_number_known_later(value: Any) -> bool:
     return value.is_realized() and isinstance(value.realize(), compat.SymNodeVariable)
+
+
+#: What Dynamo takes from a variable of an outer scope as it is, and what programs do not exchange.
+_FIXED: Final = (FunctionType, MethodType, ModuleType, type)
+
+
+@hooks.watch(
+    compat.UserFunctionVariable,
+    methods.BIND_ARGUMENTS,
+    "stop at what decorators hold of methods of objects that the call makes: torch copies it",
+)
+def _bind(bind: Any, function: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+    if functions.has_unknown_cells(function, args) and _may_differ_later(function.fn):
+        _stop(tx, "what a decorator holds")
+    return bind(function, tx, args, kwargs)
+
+
+def _may_differ_later(function: FunctionType) -> bool:
+    """Return whether a function may find other contents in an outer variable in other calls."""
+    for cell in function.__closure__ or ():
+        try:
+            contents = cell.cell_contents
+        except ValueError:  # it is not set yet
+            continue
+        if not isinstance(contents, _FIXED):
+            return True
+    return False
 
 
 def _stop(tx: compat.Tracer, what: str) -> None:

@@ -810,6 +810,36 @@ def test_a_construct_that_torch_takes_otherwise_is_a_stop(
     _compare_with_eager(fresh(CONSTRUCTS[name]), fullgraph, is_inlined)
 
 
+def _collecting() -> Any:
+    calls: list[int] = []
+
+    def collected(method: Any) -> Any:
+        def wrapper(self: Any, x: Tensor) -> Any:
+            calls.append(len(calls))
+            return method(self, x) * len(calls)
+
+        return wrapper
+
+    class Made:
+        @collected
+        def doubled(self, x: Tensor) -> Tensor:
+            return x * 2
+
+    return lambda x: Made().doubled(x)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("is_inlined", [False, True])
+def test_what_a_decorator_holds_is_a_stop(fullgraph: bool, is_inlined: bool) -> None:
+    """Of a method of an object that the call makes: torch adds to a copy in each call."""
+    program = _collecting()
+    bcmend.patch(program)
+    called = (lambda x: program(x)) if is_inlined else program
+    compiled = torch.compile(called, backend="eager", fullgraph=fullgraph)
+    for count in (1, 2, 3):
+        assert torch.equal(compiled(X), X * 2 * count)
+
+
 def _item_of_a_dictionary(x: Tensor) -> Tensor:
     scales = {0: 2, 1: 3, 2: 5}
     return x * scales[int(x.argmax())] + [0, 1, 2][int(x.argmin())]

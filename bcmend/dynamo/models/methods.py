@@ -81,6 +81,7 @@ DIVISION_SLOTS: Final = frozenset([TRUE_DIVISION_SLOT, FLOOR_DIVISION_SLOT, REMA
 
 # Methods of models of any kind.
 
+BIND_ARGUMENTS: Final = "bind_args"
 CALL_FUNCTION: Final = "call_function"
 CALL_METHOD: Final = "call_method"
 

@@ -62,6 +62,26 @@ def class_of(value: Any) -> Any:
     return value.value_type
 
 
+def class_from_outside(value: Any) -> type | None:
+    """Return a class that was there before the call, or that of an object which the call makes.
+
+    It is ``None`` for any other value, and where the call may have made the class.
+    """
+    if isinstance(value, compat.UserDefinedClassVariable):
+        kind: type | None = None if value.source is None else value.value
+        return kind
+    made = value.mutation_type
+    is_made = isinstance(made, compat.AttributeMutationNew) and made.cls_source is not None
+    kind = class_of(value) if is_made else None
+    return kind
+
+
+def is_made_in_the_call(value: Any) -> bool:
+    """Return whether an object of the program is one that the call makes."""
+    is_object = isinstance(value, compat.UserDefinedObjectVariable)
+    return is_object and isinstance(value.mutation_type, compat.AttributeMutationNew)
+
+
 def arguments_of_new(value: Any) -> tuple[compat.VariableTracker, ...]:
     """Return what ``__new__`` got when the trace made an object."""
     return tuple(value.init_args or ())

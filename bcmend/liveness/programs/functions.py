@@ -250,3 +250,30 @@ def operators_of_an_object() -> Function:
         return factor * x if x.sum() > 0 else x - factor
 
     return program
+
+
+class Counted:
+    """What a program makes, with a method whose decorator counts its calls."""
+
+    @staticmethod
+    def counting(method: Function) -> Function:
+        calls: list[int] = []
+
+        def counted(self: Counted, x: Tensor) -> Any:
+            calls.append(len(calls))
+            return method(self, x), list(calls)
+
+        return counted
+
+    def doubled(self, x: Tensor) -> Any:
+        return x * 2
+
+
+@program("UserFunctionVariable.bind_args")
+def methods_under_decorators() -> Function:
+    kind = type("Counting", (Counted,), {"doubled": Counted.counting(Counted.doubled)})
+
+    def program(x: Tensor) -> Any:
+        return kind().doubled(x + 1 if x.sum() > 0 else x - 1)
+
+    return program

@@ -3,16 +3,22 @@
 ``locals()`` and ``vars()`` have no names that rewriting has added. Where Python continues in the
 same frame behind a compiled part, arguments that the frame has deleted are still there: ``del`` was
 traced, and left no code. They are deleted there.
+
+Dynamo does not know where a method is from of an object that the call makes. It takes what the
+method has in variables of outer scopes, as a decorator puts it there, for values of the call, or
+stops: at the method of a context that ``@torch.no_grad()`` holds, for one. The class was there
+before the call, and so was the function.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from bcmend.bytecode import emit
 from bcmend.dynamo import compat, frames, hooks
-from bcmend.dynamo.models import containers, methods, translators
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.models import containers, functions, methods, translators
+from bcmend.dynamo.values import Value, global_of
 from bcmend.names import PREFIX
 
 _PURPOSE: Final = "`locals()` and `vars()` of mended code"
@@ -58,3 +64,15 @@ def _step_graph_break(inner: Any, self: Any, next_instruction: Any) -> None:
         self.instructions = [*self.instructions, *deletions, jump]
         next_instruction = deletions[0]
     inner(self, next_instruction)
+
+
+@hooks.around(
+    compat.UserFunctionVariable,
+    methods.BIND_ARGUMENTS,
+    "outer variables of methods of objects that the call makes",
+)
+def _bind(inner: Any, self: Any, tx: compat.Tracer, args: Sequence[Value], kwargs: Any) -> Any:
+    """Bind as a global function one that has no source, and that was there before the call."""
+    if functions.has_unknown_cells(self, args):
+        self = compat.UserFunctionVariable(self.fn, source=global_of(tx.output, self.fn))
+    return inner(self, tx, args, kwargs)

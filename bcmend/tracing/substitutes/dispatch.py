@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from types import FunctionType, MethodType, MethodWrapperType
 from typing import Any, Final, NoReturn
 
+import torch
+
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import methods, objects, translators
@@ -220,7 +222,21 @@ def _call_function(inner: Any, self: Any, fn: Value, args: Any, kwargs: Any) -> 
     if result is not PASS:
         self.push(result)
         return
-    inner(self, *_construction(self, fn, args), kwargs)
+    inner(self, *(_as_super_calls(self, fn, args) or _construction(self, fn, args)), kwargs)
+
+
+def _as_super_calls(tx: compat.Tracer, fn: Value, args: Any) -> tuple[Value, Any] | None:
+    """Return what `nn.Module.__init__(self)` calls, which Dynamo traces by `super()` alone.
+
+    Dynamo has another function in the place of it, which notes the object beside, and which it does
+    not trace.
+    """
+    model: Any = fn.realize()
+    is_init = objects.is_skipped(model) and model.value is torch.nn.Module.__init__
+    if is_init and args and objects.is_made_in_the_call(args[0].realize()) and is_patched(tx):
+        init: Any = compat.unpatched_nn_module_init
+        return compat.UserFunctionVariable(init, source=global_of(tx.output, init)), args
+    return None
 
 
 def _construction(tx: compat.Tracer, fn: Value, args: Any) -> tuple[Value, Any]:
