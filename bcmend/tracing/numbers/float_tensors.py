@@ -62,6 +62,8 @@ def _computed(tx: compat.Tracer, number: Proxy) -> TensorValue | None:
         is_double = example_of(stored).dtype is torch.float64
         return stored if is_double else called_beside(tx, torch.Tensor.to, stored, torch.float64)
     node = number.node
+    if isinstance(node.meta.get("example_value"), torch.SymInt):
+        return called_beside(tx, torch.Tensor.to, _whole(tx, number), torch.float64)
     is_float = isinstance(node.meta.get("example_value"), torch.SymFloat)
     if not is_float or node.op != "call_function":
         return None
@@ -114,15 +116,19 @@ def _quotient(tx: compat.Tracer, number: Proxy, one: Any, other: Any) -> TensorV
     doubtful = [called_beside(tx, operator.eq, other, 0)] if isinstance(other, Proxy) else []
     for each in number.node.all_input_nodes:
         if isinstance(each.meta["example_value"], torch.SymInt):
-            stored = scalars.tensor_behind(tx, before_arms(tx, _outside(number, each)))
-            assert stored is not None
-            size = called_beside(tx, torch.abs, stored)
+            size = called_beside(tx, torch.abs, _whole(tx, _outside(number, each)))
             doubtful.append(called_beside(tx, operator.gt, size, scalars.EXACT_IN_DOUBLE))
     if doubtful:
         own = _as_it_is(tx, number)
     for doubt in doubtful:
         quotient = called_beside(tx, torch.where, doubt, own, quotient)
     return quotient
+
+
+def _whole(tx: compat.Tracer, number: Proxy) -> TensorValue:
+    """Return the tensor of an integer."""
+    known = compat.SymNodeVariable(number, number.node.meta["example_value"])
+    return scalars.integer_tensor(tx, known)
 
 
 def _as_it_is(tx: compat.Tracer, number: Proxy) -> TensorValue:

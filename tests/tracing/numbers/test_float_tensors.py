@@ -54,6 +54,20 @@ def test_arithmetic_is_done_again_on_the_tensor(compute: Compute, value: float) 
     assert found == compute(lambda function, *given: function(*given), tensor.item())
 
 
+@pytest.mark.parametrize("value", [3, -7, 2**60 + 1])
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda apply, n: apply(operator.mul, apply(operator.add, n, 1), 0.1),
+        lambda apply, n: apply(operator.truediv, apply(operator.sub, n, 1), 0.3),
+    ],
+)
+def test_integers_that_were_computed_with_are_doubles(compute: Compute, value: int) -> None:
+    found, targets = _in_the_graph(torch.tensor(value), compute)
+    assert found == compute(lambda function, *arguments: function(*arguments), value)
+    assert torch.Tensor.to in targets
+
+
 def test_arithmetic_that_may_round_otherwise_is_left_to_python() -> None:
     found, targets = _in_the_graph(torch.tensor(0.5), lambda apply, n: apply(operator.pow, n, 0.3))
     assert found == 0.5**0.3
