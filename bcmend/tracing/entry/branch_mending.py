@@ -45,6 +45,7 @@ from bcmend.tracing.programs import arm_conditions
 from bcmend.tracing.search import budget, refused_forms, sides
 from bcmend.tracing.search.assumptions import Claim
 from bcmend.tracing.sites import body_states, nesting_limits, site_table
+from bcmend.tracing.sites.lifted_inputs import SetAside
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import iterators
@@ -284,7 +285,12 @@ def _branch(
                 arm_conditions.on_side(tx, condition, truth, site),
             ):
                 traces.append(trace_arm(tx, target, arm, lambda: record_builder.open_arm(tx)))
+            if truth and isinstance(traces[0], ArmTrace):
+                given = [each for other in arms for each in other.arguments]
+                aside = SetAside.of(tx, traces[0].entries.values(), given)
     then_arm, else_arm = traces
+    if isinstance(then_arm, ArmTrace):
+        aside.give_again(tx, else_arm.entries if isinstance(else_arm, ArmTrace) else {})
     site.outcome.traceable = _traceable(traces)
     if isinstance(then_arm, ArmFailure) or isinstance(else_arm, ArmFailure):
         put_slots_back()  # an arm that does not fail is called, and traced for good

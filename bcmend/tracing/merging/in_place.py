@@ -229,10 +229,12 @@ def _require_apart(outers: Sequence[Proxy]) -> None:
 
 
 def _require_arms_apart(arms: tuple[ArmTrace, ArmTrace]) -> None:
-    """Refuse a history that the first arm made and the arm traced last may have seen."""
+    """Refuse a history that the arm traced last does not make, but may have seen."""
     first, last = arms
     entries = first.entries.items()
-    if lifted_of(last, {memory_of(outer) for outer, entry in entries if entry.gained_gradients}):
+    gained = {memory_of(outer) for outer, entry in entries if entry.gained_gradients}
+    made = [outer for outer, entry in last.entries.items() if entry.gained_gradients]
+    if any(not is_among(outer, made) for outer in lifted_of(last, gained)):
         raise Refusal("arm-effects", "a tensor gets a history of gradients in place on one side")
 
 

@@ -6,7 +6,7 @@ place leaves marks on these.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ import torch
 from torch.fx import Proxy
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import methods
+from bcmend.dynamo.values import TensorValue, Value, example_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,65 @@ class Lifted(dict[Proxy, Proxy]):
     def spoiled(self) -> bool:
         """Return whether a tensor that was read has another form or need of gradients now."""
         return any(each.form_changed or each.gained_gradients for each in self.entries.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Histories that one arm gave tensors of the main trace, set aside until the other is traced.
+
+    The other arm meets these tensors as they were: it may ask whether they require gradients.
+
+    Attributes:
+        kept: by identity, the tensors with copies that have the histories.
+        variables: the variables of these tensors that the arms are given.
+    """
+
+    kept: Mapping[int, tuple[torch.Tensor, torch.Tensor]]
+    variables: tuple[TensorValue, ...]
+
+    @classmethod
+    def of(cls, tx: compat.Tracer, entries: Iterable[Entry], given: Iterable[Value]) -> SetAside:
+        """Take the histories from the tensors that had none; those of views are left."""
+        gained = [each.example for each in entries if _can_be_taken_back(each)]
+        kept = {}
+        for example in gained:
+            if id(example) not in kept:
+                with torch.enable_grad():
+                    kept[id(example)] = example, example.clone()
+                example.detach_()
+        found: list[TensorValue] = []
+
+        def collect(value: Value) -> None:
+            if type(value) is compat.TensorVariable and id(example_of(value)) in kept:
+                found.append(value)
+
+        if kept:
+            compat.VariableTracker.visit(collect, list(given))
+        aside = cls(kept, tuple(found))
+        aside._read_again(tx)
+        return aside
+
+    def give_again(self, tx: compat.Tracer, entries: dict[Proxy, Entry]) -> None:
+        """Give the histories to the tensors that the other arm, of ``entries``, gave none."""
+        for example, history in self.kept.values():
+            if example.requires_grad:
+                continue
+            with torch.enable_grad():
+                example.copy_(history)
+            for outer, entry in entries.items():
+                if entry.example is example:
+                    entries[outer] = Entry.of(example, entry.count)
+        self._read_again(tx)
+
+    def _read_again(self, tx: compat.Tracer) -> None:
+        for variable in self.variables:
+            getattr(variable, methods.READ_WHAT_HAS_CHANGED)(tx)
+
+
+def _can_be_taken_back(entry: Entry) -> bool:
+    example = entry.example
+    is_own = isinstance(example, compat.FakeTensor) and example._base is None
+    return is_own and entry.gained_gradients and entry.history is None and not example.is_leaf
 
 
 def before_arms(tx: compat.Tracer, value: Proxy) -> Proxy:
