@@ -19,7 +19,14 @@ import torch
 from bcmend.dynamo import compat, fx_graph, handlers, hooks, operators, shape_env
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
-from bcmend.dynamo.values import Value, constant, example_of, is_symbolic_int, is_unbacked
+from bcmend.dynamo.values import (
+    Value,
+    constant,
+    example_of,
+    is_symbolic_int,
+    is_unbacked,
+    kind_of_number,
+)
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.effects.operator_runs import storage_of
@@ -353,8 +360,18 @@ def _converted(inner: Any, self: Any, tx: compat.Tracer) -> Any:
     return inner(self, tx)
 
 
+def _as_integer(inner: Any, self: Any, tx: compat.Tracer) -> Any:
+    """Make an integer of a number: of NaN or infinity Python raises, and Inductor makes one."""
+    if capture_mode.in_mended_code(tx) and is_unbacked(self) and kind_of_number(self) is float:
+        size_questions.claim(tx, self.sym_num < _OUT_OF_64_BITS, self.sym_num > -_OUT_OF_64_BITS)
+    return _converted(inner, self, tx)
+
+
+_OUT_OF_64_BITS: Final = 2.0**63
+
 for _name in methods.UNARY_NUMBER_SLOTS:
-    hooks.around(compat.SymNodeVariable, _name, _ARITHMETIC)(_converted)
+    _compute = _as_integer if _name == methods.INTEGER_SLOT else _converted
+    hooks.around(compat.SymNodeVariable, _name, _ARITHMETIC)(_compute)
 
 
 def _as_numbers(tx: compat.Tracer, operands: list[Any]) -> list[Any]:

@@ -364,3 +364,24 @@ def test_integers_of_floats_stay_integers(fullgraph: bool) -> None:
         return 0 + whole, whole * 1, whole - whole, whole + 0 * whole, x * (0 + whole)
 
     assert_equivalent(lambda: program, _float_calls, fullgraph=fullgraph)
+
+
+def _between_two_places(x: Tensor) -> Any:
+    place = x.sum().item()
+    whole = int(place)
+    part = place - whole
+    return x[whole % 2] * (1 - part) + x[(whole + 1) % 2] * part, part
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_nan_is_no_integer_of_what_is_computed(backend: str, fullgraph: bool) -> None:
+    """Inductor makes integers as C does, and so an integer of NaN."""
+    assert_equivalent(
+        lambda: _between_two_places,
+        _calls,
+        backend=backend,
+        fullgraph=fullgraph,
+        graphs=None,
+        recompiles=None,
+    )
