@@ -158,7 +158,7 @@ def _settled(tx: compat.Tracer, left: Value) -> Value:
     """Return what a branch has left, in few forms."""
     if type(left) is not compat.TupleVariable:
         return left
-    items = arithmetic.settled(tx, left.items)
+    items = [arithmetic.settled(tx, each) for each in left.items]
     is_same = all(one is other for one, other in zip(items, left.items, strict=True))
     return left if is_same else compat.TupleVariable(items)
 

@@ -16,15 +16,7 @@ from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, are_same_constant, constant
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.sites import capture_mode
-from bcmend.tracing.two_forms import (
-    augmented,
-    hook_results,
-    late_tensors,
-    open_numbers,
-    parts,
-    sides,
-)
-from bcmend.tracing.two_forms.sides import Open
+from bcmend.tracing.two_forms import augmented, hook_results, late_tensors, open_numbers, sides
 
 _COMPARISONS: Final = (
     operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
@@ -181,70 +173,19 @@ def _in_few_forms(tx: compat.Tracer, value: Value) -> Value:
     return value if open_numbers.is_plain(value) else open_numbers.joined(tx, value) or value
 
 
-def settled(tx: compat.Tracer, values: Sequence[Value]) -> list[Value]:
+def settled(tx: compat.Tracer, value: Value) -> Value:
     """Return what a turn of a loop has left in as few forms as it can be told in.
 
     What other branches leave stays as it is: where it is returned it is the very tensor that it is
-    in eager execution. What nobody computes with needs no number of the graph. What is one value
-    in several places, or in tuples, stays one.
+    in eager execution. What nobody computes with needs no number of the graph.
     """
-    known: dict[Any, Any] = {}
-    return [_settled(tx, each, known) for each in values]
-
-
-def _settled(tx: compat.Tracer, value: Value, known: dict[Any, Any]) -> Value:
-    value = _as_one_tuple(value, known)
-    if parts.has_parts(value) and not _holds_changeable(value):
-        leaves = list(parts.leaves_of(value))
-        found = [_settled(tx, each, known) for each in leaves]
-        is_as_before = all(map(operator.is_, leaves, found))
-        return value if is_as_before else parts.made_like(value, found)
     if not sides.is_open(value):
         return value
-    if value not in known:
-        known[value] = _in_few_forms(tx, value) if _has_more_forms(value) else value
-    result: Value = known[value]
-    return result
-
-
-def _has_more_forms(value: Open) -> bool:
-    """Return whether a value has more forms than a branch leaves, or is a number of the graph."""
     if open_numbers.kind_of(value) is not None:
-        return open_numbers.is_computed(value) or open_numbers.has_many_forms(value)
-    return any(isinstance(s, LazyPhi) and s.site is value.site for s in value.sides)
-
-
-def _as_one_tuple(value: Value, known: dict[Any, Any]) -> Value:
-    """Return a tuple of what has two forms for two tuples that are alike; other values as is."""
-    if not sides.is_open(value):
-        return value
-    one, other = (_as_one_tuple(each.realize(), known) for each in value.sides)
-    is_of_tuples = parts.has_parts(one) and not any(map(_holds_changeable, (one, other)))
-    if not is_of_tuples or not parts.are_alike(one, other):
-        return value
-    given = [[each.realize() for each in parts.leaves_of(side)] for side in (one, other)]
-    pairs = list(zip(*given, strict=True))
-    if _is_told_by_identity(pairs):
-        return value
-    for pair in pairs:
-        if (value.predicate, *pair) not in known:
-            known[value.predicate, *pair] = _like(value, *pair)
-    return parts.made_like(one, [known[value.predicate, *pair] for pair in pairs])
-
-
-def _is_told_by_identity(pairs: Sequence[tuple[Value, Value]]) -> bool:
-    """Return whether a tensor is in two places of which the other tuple has other tensors."""
-    found: dict[Value, tuple[Value, Value]] = {}
-    for pair in pairs:
-        for each in (leaf for side in pair for leaf in sides.leaves(side)):
-            is_tensor = isinstance(each, compat.TensorVariable)
-            if is_tensor and found.setdefault(each, pair) != pair:
-                return True
-    return False
-
-
-def _holds_changeable(value: Value) -> bool:
-    return any(True for _ in parts.changeable_in(value))
+        is_more = open_numbers.is_computed(value) or open_numbers.has_many_forms(value)
+    else:
+        is_more = any(isinstance(s, LazyPhi) and s.site is value.site for s in value.sides)
+    return _in_few_forms(tx, value) if is_more else value
 
 
 def _as_one(tx: compat.Tracer, value: Value) -> Value:
@@ -280,7 +221,7 @@ def _of_each(tx: compat.Tracer, phi: Any, operands: Sequence[Value], apply: _Inn
 
 
 def _like(phi: Any, one: Value, other: Value) -> Value:
-    """Return a phi of other sides; one of them if they are the same one, or constant."""
-    if one is other or are_same_constant(one, other):
+    """Return a phi of other sides; one of them if they are the same constant."""
+    if are_same_constant(one, other):
         return one
     return sides.like(phi, phi.predicate, [one, other])

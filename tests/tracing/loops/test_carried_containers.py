@@ -128,20 +128,10 @@ def _best_of_numbers(cell: Cell, x: Tensor) -> Any:
     return x if best is None else (best[0] * best[2], best[1])
 
 
-def _scored(cell: Cell, x: Tensor) -> Any:
-    best: Any = None, -math.inf
-    for _ in range(20):
-        x = torch.tanh(cell.first(x))
-        score = x.sum()
-        if score > best[1]:
-            best = x, score
-    return best
-
-
 BODIES = [_tuple, _named, _nested, _swapped, _dictionary, _list, _list_of_another_name, _best]
-BODIES += [_best_of_numbers, _scored]
+BODIES += [_best_of_numbers]
 #: Those that return an older tensor after no turn, or one of two.
-COPIED = [_swapped, _dictionary, _best, _best_of_numbers, _scored]
+COPIED = [_swapped, _dictionary, _best, _best_of_numbers]
 
 
 def _name(body: Callable[..., Any]) -> str:
