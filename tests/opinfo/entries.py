@@ -87,8 +87,14 @@ def entries() -> tuple[Entry, ...]:
         stand_in: Any = types.ModuleType("expecttest")
         stand_in.TestCase = unittest.TestCase
         sys.modules["expecttest"] = stand_in
+    scripted: Any = [
+        (each, each.__call__) for each in (torch._C.ScriptFunction, torch._C.ScriptMethod)
+    ]
     from torch.testing._internal.common_methods_invocations import op_db
 
+    # The import has functions of its own call what TorchScript has compiled.
+    for kind, call in scripted:
+        kind.__call__ = call
     # The import forbids the whole process to set a flag of a back end.
     torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
     for module in list(sys.modules.values()):
