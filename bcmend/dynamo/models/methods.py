@@ -64,10 +64,10 @@ SUBSCRIPT: Final = "mp_subscript_impl"
 ASSIGN_SUBSCRIPT: Final = "mp_ass_subscript_impl"
 INPLACE_OR: Final = "nb_inplace_or_impl"
 #: The slots of operators on one number.
-INTEGER_SLOT: Final = "nb_int_impl"
+AS_INTEGER: Final = "nb_int_impl"
 UNARY_NUMBER_SLOTS: Final = (
     *(f"nb_{name}_impl" for name in ("negative", "positive", "absolute")),
-    INTEGER_SLOT,
+    AS_INTEGER,
 )
 #: The slots of operators on two numbers, as ``object_protocol.binary_op1`` is given them.
 BINARY_NUMBER_SLOTS: Final = frozenset(

@@ -370,7 +370,7 @@ def _as_integer(inner: Any, self: Any, tx: compat.Tracer) -> Any:
 _OUT_OF_64_BITS: Final = 2.0**63
 
 for _name in methods.UNARY_NUMBER_SLOTS:
-    _compute = _as_integer if _name == methods.INTEGER_SLOT else _converted
+    _compute = _as_integer if _name == methods.AS_INTEGER else _converted
     hooks.around(compat.SymNodeVariable, _name, _ARITHMETIC)(_compute)
 
 
