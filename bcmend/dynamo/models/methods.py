@@ -63,8 +63,8 @@ CONTAINS: Final = _either(_ANY, "sq_contains_impl", "sq_contains")
 SUBSCRIPT: Final = "mp_subscript_impl"
 ASSIGN_SUBSCRIPT: Final = "mp_ass_subscript_impl"
 INPLACE_OR: Final = "nb_inplace_or_impl"
-#: The slots of operators on one number.
 AS_INTEGER: Final = "nb_int_impl"
+#: The slots of operators on one number.
 UNARY_NUMBER_SLOTS: Final = (
     *(f"nb_{name}_impl" for name in ("negative", "positive", "absolute")),
     AS_INTEGER,

@@ -109,18 +109,13 @@ def _run(
 def _fake(
     name: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype = torch.float64
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return of_no_value(dtype)
-
-
-def of_no_value(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what stands for a number, and for whether it is to be had in plain Python."""
     number, has_raised = (torch.empty((), dtype=each, device="cpu") for each in (dtype, torch.bool))
     return number, has_raised
 
 
-def defined(signature: str, run: Callable[..., Any], fake: Callable[..., Any] = _fake) -> Any:
+def defined(signature: str, run: Callable[..., Any]) -> Any:
     """Define an operator that gives a number, and whether it is to be had in plain Python."""
-    found = operators.define(signature, run, fake, has_effect=False, skips_autograd=True)
+    found = operators.define(signature, run, _fake, has_effect=False, skips_autograd=True)
     effects.declare(found, EffectFacts(is_total=True))
     return found
 
@@ -180,20 +175,18 @@ def called_in_the_graph(
     tx: compat.Tracer,
     site: LiveSite | None,
     called_by: Any,
-    name: str | None,
+    name: str,
     numbers: Sequence[Value],
     *more: Any,
 ) -> Value | None:
     """Return the number that a function gives; ``None`` if an argument is no number.
 
-    ``called_by`` is an operator, which is given the ``name`` if there is one. Where the function
-    raises a side exit of ``site`` is taken; none is needed where it cannot.
+    Where the function raises a side exit of ``site`` is taken; none is needed where it cannot.
     """
     operands = [_operand(tx, each) for each in numbers]
     if None in operands:
         return None
-    given = [each.as_proxy() for each in operands if each is not None]
-    arguments = (given, *more) if name is None else (name, given, *more)
+    arguments = (name, [each.as_proxy() for each in operands if each is not None], *more)
     proxy = tx.output.create_proxy("call_function", called_by, arguments, {})
     results: Any = compat.wrap_fx_proxy(tx, proxy)
     found, has_raised = results.items

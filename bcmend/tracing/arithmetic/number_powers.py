@@ -13,6 +13,7 @@ Works round ``FloatPow`` and ``PowByNatural`` (torch/utils/_sympy/functions.py);
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -29,30 +30,28 @@ _KINDS: Final = {int: torch.int64, float: torch.float64}
 _BITS: Final = 63
 
 
-def _power(base: Any, exponent: Any) -> Any:
+def _power(name: str, base: Any, exponent: Any) -> Any:
     """Return a power; ``None`` where Python raises, or makes an integer of more than 64 bits."""
     is_whole = isinstance(base, int) and isinstance(exponent, int) and exponent >= 0
     if is_whole and exponent * math.log2(abs(base) or 1) >= _BITS:
         return None  # which may take long to compute, too
     try:
-        return base**exponent
+        return getattr(operator, name)(base, exponent)
     except ArithmeticError:
         return None
 
 
-def _run(numbers: Sequence[torch.Tensor], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+def _run(
+    name: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a power of two numbers, and whether it is to be had in plain Python."""
-    found = _power(*(each.item() for each in numbers))
+    found = _power(name, *(each.item() for each in numbers))
     is_other = type(found) not in _KINDS or _KINDS[type(found)] is not dtype
     return torch.tensor(0 if is_other else found, dtype=dtype), torch.tensor(is_other)
 
 
-def _fake(numbers: Sequence[torch.Tensor], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    return float_tests.of_no_value(dtype)
-
-
 POWER: Final = float_tests.defined(
-    "power(Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)", _run, _fake
+    "power(str name, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)", _run
 )
 
 
@@ -67,7 +66,9 @@ def power_of(tx: compat.Tracer, numbers: Sequence[Value]) -> Value | None:
     if site is None or not deferred_exceptions.can_exit(tx, site):
         return None
     kind = int if kinds == [int, int] and not _is_negative(numbers[1]) else float
-    return float_tests.called_in_the_graph(tx, site, POWER, None, numbers, _KINDS[kind])
+    return float_tests.called_in_the_graph(
+        tx, site, POWER, operator.pow.__name__, numbers, _KINDS[kind]
+    )
 
 
 def _is_natural(numbers: Sequence[Value], kinds: Sequence[type | None]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import chain
@@ -113,12 +113,7 @@ class _Parts:
         return found
 
     def together(self, values: Sequence[Value]) -> list[Value]:
-        found: list[Value] = []
-        left = iter(values)
-        for value in left:
-            form = self._forms.get(len(found))
-            found.append(value if form is None else parts.made_like(form, chain([value], left)))
-        return found
+        return _together(values, self._forms, parts.made_like)
 
 
 class _Late:
@@ -150,16 +145,27 @@ class _Late:
         return found
 
     def together(self, values: Sequence[Value]) -> list[Value]:
-        found: list[Value] = []
-        left = iter(values)
-        for value in left:
-            form = self._forms.get(len(found))
-            if form is None:
-                found.append(value)
-            else:
-                first, last = form.sides
-                found.append(sides.like(form, value, [parts.made_like(first, left), last]))
-        return found
+        return _together(values, self._forms, _late_like)
+
+
+def _together(
+    values: Sequence[Value],
+    forms: Mapping[int, Value],
+    made_like: Callable[[Any, Iterator[Value]], Value],
+) -> list[Value]:
+    """Return live-ins, each that has a form made of the next values."""
+    found: list[Value] = []
+    left = iter(values)
+    for value in left:
+        form = forms.get(len(found))
+        found.append(value if form is None else made_like(form, chain([value], left)))
+    return found
+
+
+def _late_like(form: Any, values: Iterator[Value]) -> Value:
+    first, last = form.sides
+    truth = next(values)
+    return sides.like(form, truth, [parts.made_like(first, values), last])
 
 
 def _parts_of(form: Any) -> int:
