@@ -139,7 +139,7 @@ def check_command(command: list[str]) -> None:
     """Fail on a command that is none, or that names what is not there."""
     program, *arguments = command
     name = program.rpartition("/")[2]
-    if name == "python":
+    if name in ("python", "python3"):
         dash, module, *arguments = arguments
         assert dash == "-m", command
         check = _MODULES.get(module) or functools.partial(_module, module)

@@ -10,10 +10,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from bcmend import releases
+from bcmend.bytecode import behavior
 from bcmend.dynamo.contract import recorded
 
 ROOT = Path(__file__).parents[1]
@@ -21,24 +25,36 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-#: One for each release of torch; the first is that of the commands in the documentation.
-CONSTRAINTS = ["constraints.txt", *sorted(each.name for each in ROOT.glob("constraints-torch-*"))]
+#: The Pythons of the classifiers, as "3.11".
+PYTHONS = [
+    found[1]
+    for each in PROJECT["classifiers"]
+    if (found := re.fullmatch(r".* :: Python :: (3\.\d+)", each))
+]
+#: Pythons that are not among them, older and newer.
+OTHERS = [each for each in (f"3.{minor}" for minor in range(8, 17)) if each not in PYTHONS]
 
 
-def _lines(name: str) -> list[str]:
-    """The lines of a requirements file, and of those that it names, without comments."""
-    found = []
-    for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
-        if line.startswith("-c "):
-            found += _lines(line.removeprefix("-c "))
-        elif line and not line.startswith("#"):
-            found.append(line)
-    return found
+def _pinned() -> list[Requirement]:
+    """The lines of the constraints, without comments."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
 
 
-def _pins(name: str = CONSTRAINTS[0]) -> dict[str, Version]:
-    pinned = [line.split("==") for line in _lines(name)]
-    return {canonicalize_name(package): Version(version) for package, version in pinned}
+def _applies(wanted: Requirement, python: str) -> bool:
+    there = {"python_version": python, "python_full_version": f"{python}.0"}
+    return wanted.marker is None or wanted.marker.evaluate(there)
+
+
+def _pins(python: str) -> dict[str, Version]:
+    """The version of each package that the constraints choose for a Python."""
+    found = [
+        (canonicalize_name(each.name), Version(str(each.specifier).removeprefix("==")))
+        for each in _pinned()
+        if _applies(each, python)
+    ]
+    assert len(dict(found)) == len(found), "a package is pinned twice"
+    return dict(found)
 
 
 def _requirements() -> list[Requirement]:
@@ -54,44 +70,62 @@ def _marked(name: str) -> list[str]:
     return block.splitlines()
 
 
-@pytest.mark.parametrize("constraints", CONSTRAINTS)
+@pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("wanted", _requirements(), ids=str)
-def test_every_dependency_is_pinned_inside_its_range(wanted: Requirement, constraints: str):
-    pin = _pins(constraints)[canonicalize_name(wanted.name)]
-    assert pin in wanted.specifier
+def test_every_dependency_is_pinned_inside_its_range(wanted: Requirement, python: str):
+    if _applies(wanted, python):
+        assert _pins(python)[canonicalize_name(wanted.name)] in wanted.specifier
     assert any(bound.operator == ">=" for bound in wanted.specifier)
 
 
-def test_the_range_of_torch_is_what_is_tested():
-    """Each tested release has its constraints; no other that is recorded, or comes, is allowed."""
-    (wanted,) = [each for each in _requirements() if each.name == "torch"]
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_torch_that_is_chosen_for_a_python_is_tested_with_it(
+    python: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Asks `releases`, as an installation with these constraints on that Python would."""
+    chosen = recorded.of_version(str(_pins(python)["torch"]))
+    assert chosen is not None
+    monkeypatch.setattr(behavior, "PYTHON", python)
+    monkeypatch.setattr(torch, "__version__", chosen.version)
+    monkeypatch.setattr(torch.version, "git_version", chosen.git_version)
+    releases._standing.cache_clear()
+    assert releases.is_tested()
+    releases._standing.cache_clear()
+    assert any(each.name == "torch" and _applies(each, python) for each in _requirements())
+
+
+@pytest.mark.parametrize("python", OTHERS)
+def test_no_other_python_is_installed_on(python: str):
+    assert f"{python}.9" not in SpecifierSet(PROJECT["requires-python"])
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_range_of_torch_is_what_is_tested_on_a_python(python: str):
+    """No other release that is recorded, or comes, is allowed."""
+    wanted = [each for each in _requirements() if each.name == "torch" and _applies(each, python)]
+    (allowed,) = (each.specifier for each in wanted)
     known = recorded.releases()
-    tested = {each.version for each in known if each.pythons}
-    assert {str(_pins(name)["torch"]) for name in CONSTRAINTS} == tested
-    minors = {Version(each).minor for each in tested}
-    for minor in range(min(minors) - 1, max(minors) + 2):
-        assert wanted.specifier.contains(f"2.{minor}.0") is (minor in minors)
-    assert {each.version for each in known if each.version in wanted.specifier} == tested
+    minors = {each.minor for each in known if python in each.pythons}
+    oldest, newest = (Version(each.version).minor for each in (known[0], known[-1]))
+    for minor in range(oldest - 1, newest + 2):
+        assert (f"2.{minor}.0" in allowed) is (f"2.{minor}" in minors)
 
 
 def test_the_pythons_that_are_named_are_those_that_are_tested():
-    named = [re.fullmatch(r".* :: Python :: (3\.\d+)", each) for each in PROJECT["classifiers"]]
     tested = {python for each in recorded.releases() for python in each.pythons}
-    assert {each[1] for each in named if each} == tested
-    assert min(tested, key=Version) in PROJECT["requires-python"]
+    assert {*PYTHONS} == tested
+    assert all(f"{each}.0" in SpecifierSet(PROJECT["requires-python"]) for each in PYTHONS)
 
 
-@pytest.mark.parametrize("constraints", CONSTRAINTS)
-def test_every_pin_is_exact_and_written_once(constraints: str):
-    lines = _lines(constraints)
-    names = [canonicalize_name(line.split("==")[0]) for line in lines]
-    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
-    assert len(set(names)) == len(names)
+def test_every_pin_is_exact():
+    for each in _pinned():
+        assert re.fullmatch(r"==[\w.]+", str(each.specifier)), each
 
 
 def test_the_torch_free_requirements_are_pinned_and_free_of_torch():
-    names = {canonicalize_name(line) for line in _lines(".ci/torch-free.txt")}
-    assert names <= _pins().keys()
+    lines = (ROOT / ".ci" / "torch-free.txt").read_text(encoding="utf-8").splitlines()
+    names = {canonicalize_name(line) for line in lines if not line.startswith("#")}
+    assert names <= _pins(PYTHONS[0]).keys()
     assert names.isdisjoint({"torch", "transformers"})
 
 
@@ -108,19 +142,21 @@ def test_the_extras_name_only_extras_that_there_are():
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
-def test_the_check_runs_the_readme_s_test_command():
-    """Runs the function of .ci/run that looks the command up, and looks it up here too."""
+@pytest.mark.parametrize("name", ["demo", "test"])
+def test_the_check_runs_the_readme_s_commands(name: str):
+    """Runs the function of .ci/run that looks a command up, and looks it up here too."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    (function,) = re.findall(r"^readme_test_command\(\) \{\n.*?^\}\n", script, re.DOTALL | re.M)
+    (function,) = re.findall(r"^readme_command\(\) \{\n.*?^\}\n", script, re.DOTALL | re.M)
     found = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f"{function}readme_test_command"],
+        ["bash", "-euo", "pipefail", "-c", f"{function}readme_command {name}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.splitlines() == _marked("test-command")
+    assert found.stdout.splitlines() == _marked(f"{name}-command")
     assert 'bash -euo pipefail -c "$command"' in script
+    assert "for name in demo test; do" in script
 
 
 def test_both_commands_of_the_readme_install_under_the_constraints():
@@ -129,14 +165,11 @@ def test_both_commands_of_the_readme_install_under_the_constraints():
         assert " pip install -c constraints.txt " in command.replace("/", " ")
 
 
-def test_the_readme_names_the_constraints_of_every_release():
-    assert [name for name in CONSTRAINTS if f"`{name}`" not in README] == []
-
-
-def test_the_public_check_tests_every_release():
+def test_the_public_check_tests_every_release_on_its_pythons():
     workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
-    (listed,) = re.findall(r"^ +constraints: \[(.*)\]$", workflow, re.M)
-    assert listed.split(", ") == CONSTRAINTS
+    listed = re.findall(r'^ +- \{python: "(.*)", torch: (.*)\}$', workflow, re.M)
+    known = [(python, each.version) for each in recorded.releases() for python in each.pythons]
+    assert sorted(listed) == sorted(known)
     newest = max(Version(each.version) for each in recorded.releases() if each.pythons)
     assert f"doctor --against {newest}" in workflow
 

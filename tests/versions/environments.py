@@ -69,12 +69,16 @@ def _interpreter(version: str) -> Path | None:
     return None
 
 
-def constraints_of(release: str) -> Path:
-    """Return the file that pins a release. Raises ``NotMade`` if there is none."""
-    for path in sorted(ROOT.glob("constraints*.txt")):
-        if f"torch=={release}" in path.read_text(encoding="utf-8").splitlines():
-            return path
-    raise NotMade(f"no constraints file has torch=={release}")
+def constraints_of(release: str) -> str:
+    """Return the constraints of the project with that release of torch, for any Python.
+
+    Raises ``NotMade`` if the release is not one that is tested.
+    """
+    if release not in {each.version for each in recorded.releases() if each.pythons}:
+        raise NotMade(f"torch {release} is not among the tested releases")
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    kept = (each for each in lines if not each.startswith("torch=="))
+    return "\n".join([f"torch=={release}", *kept, ""])
 
 
 def made(pair: Pair, interpreter: Path, folder: Path) -> Environment:
@@ -85,11 +89,13 @@ def made(pair: Pair, interpreter: Path, folder: Path) -> Environment:
     place = folder / f"torch-{pair.release}-python-{pair.python}"
     executable, mark = place / "bin" / "python", place / "installed"
     constraints = constraints_of(pair.release)
-    files = (constraints, ROOT / "constraints-others.txt", ROOT / "pyproject.toml")
-    wanted = "\n".join([str(ROOT), *(each.read_text(encoding="utf-8") for each in files)])
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    wanted = "\n".join([str(ROOT), constraints, project])
     if not mark.exists() or mark.read_text(encoding="utf-8") != wanted:
         _run(str(interpreter), "-m", "venv", "--clear", str(place))
-        pip = (str(executable), "-m", "pip", "install", "--quiet", "-c", str(constraints))
+        written = place / "constraints.txt"
+        written.write_text(constraints, encoding="utf-8")
+        pip = (str(executable), "-m", "pip", "install", "--quiet", "-c", str(written))
         _run(*pip, "-e", f"{ROOT}[test]")
         mark.write_text(wanted, encoding="utf-8")
     return Environment(pair, executable)
