@@ -15,6 +15,8 @@ import pytest
 
 from tests.registrations import registrations_undone
 
+pytest_plugins = ["tests.sampling"]
+
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

@@ -1,0 +1,236 @@
+"""Which cases a run takes: by default one in eight of those that compile a program, else all.
+
+A case compiles if the code of its test, of its fixtures, or of what they call in ``tests``,
+``corpus`` and ``bench`` names something that compiles; nothing is marked. It is taken in every
+eighth commit by the hash of its name, so that eight commits in a row take all. What names what it
+wants (paths, ``-k``, ``-m``, ``--lf``) gets all of that.
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import subprocess
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+USUAL: Final = 8
+#: Code that names one of these, in a module that has torch, compiles or starts what does.
+_COMPILING: Final = frozenset(
+    "compile explain why verify bench install export make_fx _dynamo cli main subprocess".split()
+)
+_OWN: Final = ("tests", "corpus", "bench")
+_KEY: Final = pytest.StashKey["Sample"]()
+_SENT: Final = "sample"
+
+
+@dataclass(frozen=True, slots=True)
+class Salt:
+    """What chooses the part: the commit, and its place among those before it."""
+
+    commit: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a collection has taken of the cases that compile."""
+
+    taken: int
+    of: int
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare ``--sample N`` and ``--salt TEXT``."""
+    group = parser.getgroup("bcmend")
+    group.addoption(
+        "--sample",
+        type=int,
+        metavar="N",
+        help=f"run one in N of the cases that compile a program; {USUAL} where nothing is chosen",
+    )
+    group.addoption("--salt", metavar="TEXT", help="choose the part by this and not the commit")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the part, in the process that hands its options to all others."""
+    option = config.option
+    if option.sample is None:
+        option.sample = 1 if _is_chosen(config) else USUAL
+    if option.sample < 1:
+        raise pytest.UsageError(f"--sample {option.sample}: it is one in N; give 1 or more")
+    if option.salt is None:
+        option.salt = "{0.commit}:{0.number}".format(salt_of(ROOT))
+
+
+def _is_chosen(config: pytest.Config) -> bool:
+    """Return whether the command line says what is to be run."""
+    named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    last = config.getoption("lf", False) or config.getoption("failedfirst", False)
+    return bool(named or config.option.keyword or config.option.markexpr != "not slow" or last)
+
+
+def salt_of(root: Path) -> Salt:
+    """Return the commit of a checkout, and its number; a copy without a history has none."""
+    commit = _git(root, "rev-parse", "--short=8", "HEAD")
+    if not commit:
+        return Salt("no-commit", 0)
+    is_whole = _git(root, "rev-parse", "--is-shallow-repository") == "false"
+    count = _git(root, "rev-list", "--count", "--first-parent", "HEAD") if is_whole else ""
+    return Salt(commit, int(count or str(int(commit, 16))))
+
+
+def _git(root: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, check=False
+        )
+    except OSError:  # no git here
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def is_taken(name: str, *, of: int, salt: str) -> bool:
+    """Return whether a case is in the part that a salt, "commit:number", chooses."""
+    number = salt.rpartition(":")[2]
+    place = int(number) if number.isdigit() else zlib.crc32(salt.encode())
+    return (zlib.crc32(name.encode()) + place) % of == 0
+
+
+# Which cases compile
+
+
+def compiles(item: pytest.Item) -> bool:
+    """Return whether a case compiles a program, as far as its code tells."""
+    functions = [getattr(item, "function", None)]
+    fixtures = getattr(item, "_fixtureinfo", None)
+    if fixtures is not None:
+        functions += [each.func for found in fixtures.name2fixturedefs.values() for each in found]
+    return any(_reaches(each) for each in functions if isinstance(each, FunctionType))
+
+
+@functools.cache
+def _reaches(function: FunctionType) -> bool:
+    seen, left = {function}, [function]
+    while left:
+        each = left.pop()
+        names = set(_names(each.__code__))
+        if names & _COMPILING and _has_torch(each):
+            return True
+        for other in _called(each, names):
+            if other not in seen:
+                seen.add(other)
+                left.append(other)
+    return False
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _names(each)
+
+
+def _has_torch(function: FunctionType) -> bool:
+    held = function.__globals__.get("torch")
+    return type(held) is ModuleType or "torch" in function.__code__.co_names
+
+
+def _called(function: FunctionType, names: set[str]) -> Iterator[FunctionType]:
+    """Yield the functions of the tests that the code of one names, or holds in its closure."""
+    held = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    found = [function.__globals__.get(name) for name in names]
+    for each in (*held, *found):
+        yield from _functions(each, names)
+
+
+def _functions(value: Any, names: set[str]) -> Iterator[FunctionType]:
+    """Yield the functions of a value, if it is of the tests; no code of its own is run."""
+    kind = type(value)  # `isinstance` asks the value
+    if kind is FunctionType:
+        inner = vars(value).get("__wrapped__")
+        found = inner if type(inner) is FunctionType else value
+        if _is_own(found.__module__):
+            yield found
+    elif kind is ModuleType and _is_own(value.__name__):
+        for name in names & vars(value).keys():
+            if type(vars(value)[name]) is not ModuleType:
+                yield from _functions(vars(value)[name], names)
+    elif issubclass(kind, type) and _is_own(type.__getattribute__(value, "__module__")):
+        held = type.__dict__["__dict__"].__get__(value)
+        yield from (each for each in held.values() if type(each) is FunctionType)
+
+
+def _is_own(module: str | None) -> bool:
+    return str(module).partition(".")[0] in _OWN
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+# What is run, and what is said of it
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not of the part."""
+    of, salt = config.option.sample, config.option.salt
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    count = 0
+    for item in items:
+        is_drawn = of > 1 and compiles(item)
+        count += is_drawn
+        (left if is_drawn and not is_taken(item.nodeid, of=of, salt=salt) else kept).append(item)
+    config.stash[_KEY] = Sample(count - len(left), count)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send what was taken to the process that says so."""
+    sent = getattr(session.config, "workeroutput", None)
+    found = session.config.stash.get(_KEY, None)
+    if sent is not None and found is not None:
+        sent[_SENT] = found.taken, found.of
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Note what a worker has taken; all take the same."""
+    sent = getattr(node, "workeroutput", {}).get(_SENT)
+    if sent is not None:
+        node.config.stash[_KEY] = Sample(*sent)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print what was run, and for each failure the command that repeats it."""
+    for outcome in ("failed", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            terminalreporter.write_line(f"repeat: python -m pytest {shlex.quote(report.nodeid)}")
+    found = config.stash.get(_KEY, None)
+    if found is not None and config.option.sample > 1:
+        terminalreporter.write_line(told(found, of=config.option.sample, salt=config.option.salt))
+
+
+def told(sample: Sample, *, of: int, salt: str) -> str:
+    """Return the line that says what of the cases that compile was run."""
+    return (
+        f"{sample.taken:,} of {sample.of:,} compiled programs, 1 in {of}, "
+        f"salt {salt.partition(':')[0]}; all of them: pytest -n auto --sample 1"
+    )

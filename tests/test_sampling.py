@@ -1,0 +1,148 @@
+"""A run takes all that compiles nothing, and says what of the rest it has taken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tests import sampling
+from tests.equivalence import assert_equivalent, compare
+
+ROOT = Path(__file__).parents[1]
+
+
+class Compiling:
+    def run(self) -> None:
+        torch.compile(torch.sin)
+
+
+def _helper() -> None:
+    compare(lambda: lambda x: x, lambda: ())
+
+
+def _fixture() -> None:
+    torch._dynamo.reset()
+
+
+def _of_nothing() -> None:
+    compile("1", "no file", "eval")
+
+
+def _decorated(function: Callable[[], None]) -> Callable[[], None]:
+    def wrapper() -> None:
+        function()
+
+    return wrapper
+
+
+COMPILING = [
+    lambda: torch.compile(torch.sin),
+    lambda: assert_equivalent(lambda: lambda x: x, lambda: ()),
+    lambda: _helper(),
+    lambda: Compiling().run(),
+    lambda: [_helper() for _ in range(2)],
+    _decorated(_helper),
+]
+
+
+def _item(function: Any, *fixtures: Any) -> Any:
+    found = {each.__name__: [SimpleNamespace(func=each)] for each in fixtures}
+    return SimpleNamespace(function=function, _fixtureinfo=SimpleNamespace(name2fixturedefs=found))
+
+
+@pytest.mark.parametrize("function", COMPILING, ids=str)
+def test_what_compiles_is_found_by_its_code(function: Any) -> None:
+    assert sampling.compiles(_item(function))
+
+
+def test_what_a_fixture_compiles_is_found() -> None:
+    assert sampling.compiles(_item(lambda: None, _fixture))
+    assert not sampling.compiles(_item(lambda: None))
+
+
+def test_a_module_without_torch_compiles_nothing() -> None:
+    names = {"compile": compile, "__name__": "tests.static"}
+    function = type(_of_nothing)(_of_nothing.__code__, names)
+    assert not sampling.compiles(_item(function))
+
+
+def test_so_many_commits_in_a_row_take_each_case_once() -> None:
+    for name in ("a", "tests/a.py::b[c]", "d"):
+        for begin in (0, 5, 12_345):
+            runs = [sampling.is_taken(name, of=8, salt=f"x:{begin + at}") for at in range(8)]
+            assert sum(runs) == 1
+    assert any(sampling.is_taken("a", of=8, salt=f"word {at}") for at in range(100))
+    assert sampling.is_taken("a", of=1, salt="x:3")
+
+
+def test_a_commit_is_the_salt_and_a_copy_without_a_history_has_one_too(tmp_path: Path) -> None:
+    assert sampling.salt_of(tmp_path) == sampling.Salt("no-commit", 0)
+    words = ["-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "--allow-empty", "-m", "a"]
+    for number in (1, 2):
+        for command in (["init", "-q"], words):
+            subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+        found = sampling.salt_of(tmp_path)
+        assert found.number == number and len(found.commit) == 8
+
+
+TESTS = """
+import pytest, torch
+
+def test_static():
+    pass
+
+@pytest.mark.parametrize("number", range(64))
+def test_compiled(number):
+    assert torch.compile and number != 3
+"""
+
+
+def _run(folder: Path, *options: str) -> str:
+    (folder / "test_made.py").write_text(TESTS)
+    (folder / "pytest.ini").write_text('[pytest]\ntestpaths = .\naddopts = -m "not slow"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.sampling", *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["in one process", "in several"])
+def test_a_run_says_what_it_has_taken(tmp_path: Path, options: list[str]) -> None:
+    kept = [
+        number
+        for number in range(64)
+        if sampling.is_taken(f"test_made.py::test_compiled[{number}]", of=8, salt="abc:2")
+    ]
+    failed = int(3 in kept)
+    said = _run(tmp_path, "--salt", "abc:2", *options)
+    line = f"{len(kept)} of 64 compiled programs, 1 in 8, salt abc; all of them: "
+    assert 0 < len(kept) < 64 and f"{line}pytest -n auto --sample 1" in said
+    assert f"{1 + len(kept) - failed} passed" in said
+
+
+@pytest.mark.parametrize(
+    "options", [["--sample", "1"], ["test_made.py"], ["-k", "test_"]], ids=" ".join
+)
+def test_what_is_named_is_run_whole_and_a_failure_says_how_to_repeat_it(
+    tmp_path: Path, options: list[str]
+) -> None:
+    said = _run(tmp_path, *options)
+    assert "64 passed" in said and "1 failed" in said and "compiled programs" not in said
+    assert "repeat: python -m pytest 'test_made.py::test_compiled[3]'" in said
+
+
+def test_a_part_that_is_none_is_refused(tmp_path: Path) -> None:
+    assert "--sample 0: it is one in N; give 1 or more" in _run(tmp_path, "--sample", "0")
