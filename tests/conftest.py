@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 
 os.environ.setdefault("BCMEND_STRICT", "1")
+# Tensors are small: more threads than one wait for each other, here and in processes of tests.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hypothesis
 import pytest
@@ -63,24 +65,25 @@ def _what_others_have_left_is_not_looked_at() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _traces_are_not_interrupted() -> None:
     """Collect less often: a trace makes a hundred thousand objects that stay until its end."""
-    gc.set_threshold(20_000, 10, 10)
+    gc.set_threshold(100_000, 20, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_measured_for_logs() -> Iterator[None]:
     """Have torch leave out what it does for its own logs, a sixth of the time of all tests.
 
-    A compilation times its guards. Pytest listens to loggers that do not propagate, and to
-    whoever listens to this one torch describes all that it does.
+    A compilation times its guards and makes a record of itself. Pytest listens to loggers that do
+    not propagate, and to whoever listens to this one torch describes all that it does.
     """
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "_C"):
         yield
         return
-    from torch._dynamo import guards
+    from torch._dynamo import guards, utils
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guards, "profile_guard_manager", lambda manager, scope, rounds: 0.0)
+        patch.setattr(utils, "record_compilation_metrics", lambda *_: None)
         trace_log = logging.getLogger("torch.__trace")
         patch.setattr(trace_log, "handlers", [])
         patch.setattr(trace_log, "addHandler", lambda handler: None)

@@ -145,7 +145,9 @@ def _copied(code: CodeType) -> CodeType:
 
 
 def _seed() -> None:
-    torch.manual_seed(_SEED)
+    torch.default_generator.manual_seed(_SEED)  # others note a traceback where they are not in use
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(_SEED)
     random.seed(_SEED)
     numpy.random.seed(_SEED)
 

@@ -2,8 +2,10 @@
 
 A case compiles if the code of its test, of its fixtures, or of what they call in ``tests``,
 ``corpus`` and ``bench`` names something that compiles; nothing is marked. It is taken in every
-eighth commit by the hash of its name, so that eight commits in a row take all. What names what it
-wants (paths, ``-k``, ``-m``, ``--lf``) gets all of that.
+eighth commit by the hash of its name, so that eight commits in a row take all. Cases that differ in
+the back end or in ``fullgraph`` alone are the same program, captured by the same trace: one of them
+is taken, in turn with each commit. What names what it wants (paths, ``-k``, ``-m``, ``--lf``) gets
+all of that, and so does ``--every-way``.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ USUAL: Final = 8
 _COMPILING: Final = frozenset(
     "compile explain why verify bench install export make_fx _dynamo cli main subprocess".split()
 )
+#: What may differ between cases that take turns.
+_WAYS: Final = frozenset({"backend", "fullgraph"})
 _OWN: Final = ("tests", "corpus", "bench")
 _KEY: Final = pytest.StashKey["Sample"]()
 _SENT: Final = "sample"
@@ -41,14 +45,15 @@ class Salt:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a collection has taken of the cases that compile."""
+    """What a collection has taken of the cases that compile, and how many wait for their turn."""
 
     taken: int
     of: int
+    waiting: int
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare ``--sample N`` and ``--salt TEXT``."""
+    """Declare ``--sample N``, ``--every-way`` and ``--salt TEXT``."""
     group = parser.getgroup("bcmend")
     group.addoption(
         "--sample",
@@ -56,14 +61,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help=f"run one in N of the cases that compile a program; {USUAL} where nothing is chosen",
     )
+    group.addoption(
+        "--every-way",
+        action="store_true",
+        default=None,
+        help="run cases that differ in back end or fullgraph alone, too; not in turn",
+    )
     group.addoption("--salt", metavar="TEXT", help="choose the part by this and not the commit")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the part, in the process that hands its options to all others."""
-    option = config.option
+    option, is_chosen = config.option, _is_chosen(config)
     if option.sample is None:
-        option.sample = 1 if _is_chosen(config) else USUAL
+        option.sample = 1 if is_chosen or option.every_way else USUAL
+    if option.every_way is None:
+        option.every_way = is_chosen
     if option.sample < 1:
         raise pytest.UsageError(f"--sample {option.sample}: it is one in N; give 1 or more")
     if option.salt is None:
@@ -99,16 +112,30 @@ def _git(root: Path, *words: str) -> str:
 
 def is_taken(name: str, *, of: int, salt: str) -> bool:
     """Return whether a case is in the part that a salt, "commit:number", chooses."""
+    return (_hash(name) + _number(salt)) % of == 0
+
+
+def has_its_turn(names: list[str], salt: str) -> str:
+    """Return the one of some cases that a salt chooses; each is, in as many commits."""
+    return sorted(names)[(_hash(min(names)) + _number(salt)) % len(names)]
+
+
+def _hash(name: str) -> int:
+    return zlib.crc32(name.encode())
+
+
+def _number(salt: str) -> int:
     number = salt.rpartition(":")[2]
-    place = int(number) if number.isdigit() else zlib.crc32(salt.encode())
-    return (zlib.crc32(name.encode()) + place) % of == 0
+    return int(number) if number.isdigit() else _hash(salt)
 
 
 # Which cases compile
 
 
 def compiles(item: pytest.Item) -> bool:
-    """Return whether a case compiles a program, as far as its code tells."""
+    """Return whether a case compiles a program, as far as its code tells; none that is skipped."""
+    if any(True in mark.args for mark in item.iter_markers("skipif")):
+        return False
     functions = [getattr(item, "function", None)]
     fixtures = getattr(item, "_fixtureinfo", None)
     if fixtures is not None:
@@ -184,19 +211,40 @@ def _is_filled(cell: Any) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not of the part."""
-    of, salt = config.option.sample, config.option.salt
-    kept: list[pytest.Item] = []
-    left: list[pytest.Item] = []
-    count = 0
-    for item in items:
-        is_drawn = of > 1 and compiles(item)
-        count += is_drawn
-        (left if is_drawn and not is_taken(item.nodeid, of=of, salt=salt) else kept).append(item)
-    config.stash[_KEY] = Sample(count - len(left), count)
+    """Leave out what is not of the part, and what has not its turn."""
+    option = config.option
+    drawn = [] if option.sample == 1 and option.every_way else list(filter(compiles, items))
+    waiting = set() if option.every_way else _without_a_turn(drawn, option.salt)
+    there = [each for each in drawn if each.nodeid not in waiting]
+    taken = [each for each in there if is_taken(each.nodeid, of=option.sample, salt=option.salt)]
+    config.stash[_KEY] = Sample(len(taken), len(there), len(waiting))
+    left = {each.nodeid for each in drawn} - {each.nodeid for each in taken}
     if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = kept
+        config.hook.pytest_deselected(items=[each for each in items if each.nodeid in left])
+        items[:] = [each for each in items if each.nodeid not in left]
+
+
+def _without_a_turn(items: list[pytest.Item], salt: str) -> set[str]:
+    """Return the names of cases of which another one, by another way, is taken."""
+    groups: dict[object, list[str]] = {}
+    for item in items:
+        groups.setdefault(_without_ways(item), []).append(item.nodeid)
+    return {
+        name for names in groups.values() for name in names if name != has_its_turn(names, salt)
+    }
+
+
+def _without_ways(item: pytest.Item) -> object:
+    """Return what cases have in common that differ in their ways alone."""
+    call = getattr(item, "callspec", None)
+    if call is None:
+        return item.nodeid
+    others = {name: value for name, value in call.params.items() if name not in _WAYS}
+    # Parameters are compared by identity: they need not be equal to themselves.
+    return item.nodeid.partition("[")[0], tuple(
+        (name, value if isinstance(value, (str, int)) else id(value))
+        for name, value in sorted(others.items())
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -205,7 +253,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     sent = getattr(session.config, "workeroutput", None)
     found = session.config.stash.get(_KEY, None)
     if sent is not None and found is not None:
-        sent[_SENT] = found.taken, found.of
+        sent[_SENT] = found.taken, found.of, found.waiting
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -223,14 +271,16 @@ def pytest_terminal_summary(
     for outcome in ("failed", "error"):
         for report in terminalreporter.stats.get(outcome, []):
             terminalreporter.write_line(f"repeat: python -m pytest {shlex.quote(report.nodeid)}")
-    found = config.stash.get(_KEY, None)
-    if found is not None and config.option.sample > 1:
-        terminalreporter.write_line(told(found, of=config.option.sample, salt=config.option.salt))
+    found, option = config.stash.get(_KEY, None), config.option
+    if found is not None and (found.waiting or option.sample > 1):
+        terminalreporter.write_line(told(found, of=option.sample, salt=option.salt))
 
 
 def told(sample: Sample, *, of: int, salt: str) -> str:
     """Return the line that says what of the cases that compile was run."""
+    more = "; all of them: pytest -n auto --sample 1" if of > 1 else ""
+    waiting = f"; {sample.waiting:,} more, by other ways, take turns" if sample.waiting else ""
     return (
         f"{sample.taken:,} of {sample.of:,} compiled programs, 1 in {of}, "
-        f"salt {salt.partition(':')[0]}; all of them: pytest -n auto --sample 1"
+        f"salt {salt.partition(':')[0]}{waiting}{more}"
     )

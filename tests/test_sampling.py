@@ -55,7 +55,11 @@ COMPILING = [
 
 def _item(function: Any, *fixtures: Any) -> Any:
     found = {each.__name__: [SimpleNamespace(func=each)] for each in fixtures}
-    return SimpleNamespace(function=function, _fixtureinfo=SimpleNamespace(name2fixturedefs=found))
+    return SimpleNamespace(
+        function=function,
+        iter_markers=lambda name: (),
+        _fixtureinfo=SimpleNamespace(name2fixturedefs=found),
+    )
 
 
 @pytest.mark.parametrize("function", COMPILING, ids=str)
@@ -66,6 +70,12 @@ def test_what_compiles_is_found_by_its_code(function: Any) -> None:
 def test_what_a_fixture_compiles_is_found() -> None:
     assert sampling.compiles(_item(lambda: None, _fixture))
     assert not sampling.compiles(_item(lambda: None))
+
+
+def test_what_is_skipped_compiles_nothing() -> None:
+    skipped = _item(COMPILING[0])
+    skipped.iter_markers = lambda name: [pytest.mark.skipif(True, reason="no device").mark]
+    assert not sampling.compiles(skipped)
 
 
 def test_a_module_without_torch_compiles_nothing() -> None:
@@ -105,8 +115,8 @@ def test_compiled(number):
 """
 
 
-def _run(folder: Path, *options: str) -> str:
-    (folder / "test_made.py").write_text(TESTS)
+def _run(folder: Path, *options: str, tests: str = TESTS) -> str:
+    (folder / "test_made.py").write_text(tests)
     (folder / "pytest.ini").write_text('[pytest]\ntestpaths = .\naddopts = -m "not slow"\n')
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.sampling", *options],
@@ -129,8 +139,33 @@ def test_a_run_says_what_it_has_taken(tmp_path: Path, options: list[str]) -> Non
     failed = int(3 in kept)
     said = _run(tmp_path, "--salt", "abc:2", *options)
     line = f"{len(kept)} of 64 compiled programs, 1 in 8, salt abc; all of them: "
-    assert 0 < len(kept) < 64 and f"{line}pytest -n auto --sample 1" in said
+    assert 0 < len(kept) < 64
+    assert f"{line}pytest -n auto --sample 1" in said
     assert f"{1 + len(kept) - failed} passed" in said
+
+
+WAYS = """
+import pytest, torch
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_ways(number, backend, fullgraph):
+    assert torch.compile
+"""
+
+
+def test_ways_take_turns(tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for commit in range(4):
+        options = ["--sample", "1", "--salt", f"abc:{commit}", "-rp"]
+        said = _run(tmp_path, *options, tests=WAYS)
+        assert "5 passed, 15 deselected" in said
+        assert "5 of 5 compiled programs, 1 in 1, salt abc; 15 more, by other ways" in said
+        seen |= {line for line in said.splitlines() if line.startswith("PASSED")}
+    assert len(seen) == 20
+    assert "20 passed" in _run(tmp_path, "--every-way", tests=WAYS)
+    assert "20 passed" in _run(tmp_path, "test_made.py", tests=WAYS)
 
 
 @pytest.mark.parametrize(

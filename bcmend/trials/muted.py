@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 from collections.abc import Callable, Iterator
@@ -34,9 +35,8 @@ def torch_writes_nothing() -> Iterator[None]:
     known = logging.getLogger().manager.loggerDict
     handlers = {
         handler: None
-        for name, each in known.items()
-        if is_of_compilers(name)
-        for handler in getattr(each, "handlers", ())
+        for name in _of_compilers(len(known))
+        for handler in getattr(known[name], "handlers", ())
     }
     for each in handlers:
         each.addFilter(_refuse)
@@ -45,6 +45,13 @@ def torch_writes_nothing() -> Iterator[None]:
     finally:
         for each in handlers:
             each.removeFilter(_refuse)
+
+
+@functools.lru_cache(maxsize=1)
+def _of_compilers(count: int) -> tuple[str, ...]:
+    """Return the names of torch's loggers; ``count`` is how many there are, and grows alone."""
+    known = logging.getLogger().manager.loggerDict
+    return tuple(name for name in list(known) if is_of_compilers(name))
 
 
 def _refuse(record: logging.LogRecord) -> bool:
