@@ -22,6 +22,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 import bcmend
 from bcmend.reports.site_report import Report
+from tests.named_globals import globals_of
 from tests.observation import Observation, differences, observe
 
 Make = Callable[[], Any]
@@ -167,30 +168,48 @@ def _set_mode(program: Any, training: bool) -> None:
         program.train(training)
 
 
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """A program, what is called of it, and what reads the globals that belong to it."""
+
+    program: Any
+    entry: Callable[..., Any]
+    outer: Callable[[], Mapping[str, object]]
+
+
 def _observe_all(
-    program: Any,
-    entry: Callable[..., Any],
+    subject: _Subject,
     calls: Sequence[Call],
     training: bool,
     begin: Callable[[], None] = lambda: None,
 ) -> list[Observation]:
-    _set_mode(program, training)
+    _set_mode(subject.program, training)
     found = []
     for one in calls:
         begin()
         _seed()  # a call may draw more or fewer numbers, and the next one not show it
-        found.append(observe(entry, one.arguments, one.keywords, program, training=training))
+        found.append(
+            observe(
+                subject.entry,
+                one.arguments,
+                one.keywords,
+                subject.program,
+                training=training,
+                outer=subject.outer(),
+            )
+        )
     return found
 
 
 def run_eagerly(make: Make, inputs: Inputs, *, training: bool, patched: bool) -> list[Observation]:
     """Run all calls without compiling anything."""
     _seed()
-    program = make()
-    calls = _calls(inputs, training)
     policy = bcmend.Policy(mend="ahead")  # else nothing would be changed
-    with bcmend.patched(program, policy=policy) if patched else nullcontext():
-        return _observe_all(program, program, calls, training)
+    with globals_of(make) as outer:
+        program = make()
+        calls = _calls(inputs, training)
+        with bcmend.patched(program, policy=policy) if patched else nullcontext():
+            return _observe_all(_Subject(program, program, outer), calls, training)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +242,9 @@ def run_compiled(
     torch._dynamo.reset()
     counting = CountingBackend(backend)
     _seed()
-    with _settings_for(backend):
+    with _settings_for(backend), globals_of(make) as outer:
         program, compiled = way(make, {"backend": counting, "fullgraph": fullgraph})
+        subject = _Subject(program, compiled, outer)
         try:
             calls = _calls(inputs, training)
             ends: list[int] = []
@@ -233,9 +253,9 @@ def run_compiled(
                 ends.append(len(counting.ran))
 
             with _counted_compilations() as first:
-                observations = _observe_all(program, compiled, calls[:1], training, begin)
+                observations = _observe_all(subject, calls[:1], training, begin)
             with _counted_compilations() as later:
-                observations += _observe_all(program, compiled, calls[1:], training, begin)
+                observations += _observe_all(subject, calls[1:], training, begin)
             begin()
             report = None if way is leave_unpatched else bcmend.report(program, ahead=True)
         finally:

@@ -1,24 +1,38 @@
 """Frozen copies of nested values, their comparison, and who shares memory with whom.
 
-Reads any value: tensors, containers, modules, functions with their cells, plain objects. Produces
-`Frozen` values that nothing changes later, and the paths at which two of them differ.
+Reads any value: tensors, arrays, containers, iterators, modules, functions with their cells, plain
+objects. Produces `Frozen` values that nothing changes later, and the paths at which two of them
+differ. What is frozen together is one root: an object that is met again is a reference to the first
+place, so that "this result is that item of the state" is data like any other.
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from logging import Logger
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
 # Bookkeeping of torch that says nothing about the program.
 _NOT_STATE = frozenset(
     ["_is_torch_compile", "_compiled_call_impl", "_non_persistent_buffers_set", "__weakref__"]
+)
+_ITERATORS = tuple(
+    type(iter(each)) for each in ([], (), "", range(0), enumerate(()), zip(), reversed([]))
 )
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -46,6 +60,8 @@ def _frozen(value: object, path: str, seen: dict[int, tuple[str, object]]) -> Fr
     kind = type(value).__qualname__
     if isinstance(value, Tensor):
         return Frozen(kind, data=value.detach().clone(), requires_grad=value.requires_grad)
+    if isinstance(value, numpy.ndarray):
+        return _frozen_array(value)
     if _is_atom(value):
         return Frozen(kind, text=_text_of(value))
     if id(value) in seen:
@@ -55,13 +71,22 @@ def _frozen(value: object, path: str, seen: dict[int, tuple[str, object]]) -> Fr
     return Frozen(kind, text=getattr(value, "__qualname__", ""), parts=parts)
 
 
+def _frozen_array(value: numpy.ndarray[Any, Any]) -> Frozen:
+    """Return a copy of an array; `aliases` says which arrays are one or share memory."""
+    kind, text = type(value).__qualname__, f"writeable {value.flags.writeable}"
+    try:
+        return Frozen(kind, text=text, data=torch.from_numpy(value.copy(order="K")))
+    except TypeError:  # of no dtype of torch's
+        return Frozen(kind, text=f"{text} {value.dtype} {value.shape} {value.tolist()!r}")
+
+
 def _is_atom(value: object) -> bool:
     if value is None or isinstance(value, (ModuleType, BuiltinFunctionType, Logger)):
         return True
     if isinstance(value, type):
         return value.__module__.partition(".")[0] in ("builtins", "torch", "logging")
     return type(value) in (bool, int, float, complex, str, bytes, range, slice) or isinstance(
-        value, (torch.dtype, torch.device, torch.Size, torch.Generator)
+        value, (torch.dtype, torch.device, torch.Size, torch.Generator, numpy.generic)
     )
 
 
@@ -80,8 +105,14 @@ def _parts(value: Any) -> dict[str, object]:
         found = {f"[{key!r}]": part for key, part in value.items()}
     elif isinstance(value, (set, frozenset)):
         found = {f"{{{part!r}}}": part for part in sorted(value, key=repr)}
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, (list, tuple, collections.deque)):
         found = {f"[{index}]": part for index, part in enumerate(value)}
+    elif isinstance(value, bytearray):
+        found = {"bytes": bytes(value)}
+    elif isinstance(value, BaseException):
+        found = {"args": value.args}
+    elif type(value) in _ITERATORS:
+        found = {"left": value.__reduce__()[1:]}
     elif isinstance(value, FunctionType):
         return _cells(value)
     elif isinstance(value, (MethodType, functools.partial)):
@@ -91,8 +122,23 @@ def _parts(value: Any) -> dict[str, object]:
     found.update(
         (key, part)
         for key, part in getattr(value, "__dict__", {}).items()
-        if key not in _NOT_STATE and not key.endswith("_hooks")
+        if key not in _NOT_STATE and not key.endswith("_hooks") and key[:6] != "_torch"
     )
+    found.update(_slots(value))
+    return found
+
+
+def _slots(value: object) -> dict[str, object]:
+    found = {}
+    for base in type(value).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name.startswith("__"):
+                name = f"_{base.__name__.lstrip('_')}{name}" if not name.endswith("__") else name
+            slot = vars(base).get(name)
+            if isinstance(slot, MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # it is empty
+                    found[name] = slot.__get__(value)
     return found
 
 
@@ -208,39 +254,48 @@ def same_values(one: Tensor, other: Tensor, tolerance: float = 0.0) -> bool:
 
 def tensors_in(value: object) -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor inside `value` with its path, in order."""
-    yield from _tensors(value, "", set(), [])
+    for path, found in _with_memory(value, "", set(), []):
+        if isinstance(found, Tensor):
+            yield path, found
 
 
-def _tensors(
+def _with_memory(
     value: object, path: str, seen: set[int], kept: list[object]
-) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
+) -> Iterator[tuple[str, Any]]:
+    """Yield every tensor and every array inside `value` with its path, in order."""
+    if isinstance(value, (Tensor, numpy.ndarray)):
         yield path, value
     elif not _is_atom(value) and id(value) not in seen:
         seen.add(id(value))
         parts = _parts(value)
         kept.append((value, parts))
         for name, part in parts.items():
-            yield from _tensors(part, f"{path}.{name}", seen, kept)
+            yield from _with_memory(part, f"{path}.{name}", seen, kept)
 
 
 def aliases(roots: Mapping[str, object]) -> frozenset[tuple[str, str, str]]:
-    """Return the pairs of paths that lead to one tensor ("same") or one storage ("shared")."""
+    """Return the pairs of paths that lead to one tensor or array ("same") or memory ("shared")."""
     found = [
-        (f"{name}{path}", tensor)
+        (f"{name}{path}", holder)
         for name, root in roots.items()
-        for path, tensor in tensors_in(root)
+        for path, holder in _with_memory(root, "", set(), [])
     ]
+    memory = [_memory(holder) for _, holder in found]
     pairs = set()
-    for position, (path, tensor) in enumerate(found):
-        for other_path, other in found[position + 1 :]:
-            if tensor is other:
+    for position, (path, holder) in enumerate(found):
+        for place, (other_path, other) in enumerate(found[position + 1 :], position + 1):
+            if holder is other:
                 pairs.add((path, other_path, "same"))
-            elif _storage(tensor) == _storage(other):
+            elif memory[position] == memory[place]:
                 pairs.add((path, other_path, "shared"))
     return frozenset(pairs)
 
 
-def _storage(tensor: Tensor) -> int:
-    pointer = tensor.untyped_storage().data_ptr()
-    return pointer if pointer else id(tensor)
+def _memory(holder: Any) -> int:
+    """Return a number of the memory of a tensor or an array."""
+    while isinstance(holder, numpy.ndarray) and isinstance(holder.base, (numpy.ndarray, Tensor)):
+        holder = holder.base
+    if isinstance(holder, numpy.ndarray):
+        return int(holder.__array_interface__["data"][0]) if holder.size else id(holder)
+    pointer: int = holder.untyped_storage().data_ptr()
+    return pointer if pointer else id(holder)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final
 
 import numpy
@@ -40,8 +40,10 @@ class Observation:
     """What one call showed, each aspect by itself.
 
     `result` is the frozen result, or `None` where the call raised; `raised` describes the
-    exception. `state` is what the arguments and the program hold afterwards, `aliases` the pairs of
-    names under which one storage can be reached, `events` what was written, logged and warned.
+    exception. `state` is what the arguments, the exception, the program and the globals that it
+    names hold afterwards. Result and state are frozen as one root, so that an object of both is a
+    reference. `aliases` are the pairs of names under which one storage can be reached, `events`
+    what was written, logged and warned.
     """
 
     result: Frozen
@@ -126,6 +128,7 @@ def observe(
     program: object,
     *,
     training: bool,
+    outer: Mapping[str, object] = MappingProxyType({}),
 ) -> Observation:
     """Call `call(*arguments, **keywords)` and keep all that it showed.
 
@@ -135,6 +138,7 @@ def observe(
         keywords: keyword arguments, likewise.
         program: the function or module whose state is looked at afterwards.
         training: whether gradients are recorded, and a backward pass made through the result.
+        outer: the globals that belong to the program, which it may bind anew.
     """
     result, error = None, None
     given = {"arguments": arguments, "keywords": dict(keywords)}
@@ -149,12 +153,16 @@ def observe(
                 raise  # from the keyboard; one of the program has arguments
             error = caught
         random_state = freeze((_states_of_torch(), _state_of_random(), _state_of_numpy()))
-    before = freeze(result)  # a backward pass adds gradients, and changes nothing else
-    state = freeze({**given, "program": program})
-    shared = aliases({"result": result, **given, "program": program})
+    raised_by_program = None if error is None or _is_of_dynamo(error) else error
+    held = {**given, "program": program, "exception": raised_by_program, "globals": {**outer}}
+    # A backward pass adds gradients, and changes nothing else.
+    frozen = freeze({"result": result, **held}).parts or {}
+    (_, of_result), *of_state = frozen.items()
+    state = Frozen("dict", parts=dict(of_state))
+    shared = aliases({"result": result, **held})
     gradients = _gradients(result, given, program) if training else {}
     raised = None if error is None else described(error)
-    return Observation(before, raised, gradients, state, shared, tuple(events), random_state)
+    return Observation(of_result, raised, gradients, state, shared, tuple(events), random_state)
 
 
 def _forget_gradients(program: object) -> None:
@@ -162,8 +170,12 @@ def _forget_gradients(program: object) -> None:
         program.zero_grad(set_to_none=True)
 
 
+def _is_of_dynamo(error: BaseException) -> bool:
+    return type(error).__module__.startswith("torch._dynamo")
+
+
 def described(error: BaseException) -> Frozen:
-    if type(error).__module__.startswith("torch._dynamo"):
+    if _is_of_dynamo(error):
         return Frozen(type(error).__qualname__, text=str(error).strip().partition("\n")[0])
     return freeze(
         {

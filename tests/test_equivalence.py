@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import collections
 import logging
 import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
 
-from tests.equivalence import assert_equivalent, call, run_compiled
+from tests.equivalence import assert_equivalent, call, run_compiled, run_eagerly
 from tests.observation import Observation, differences, observe
 
 Program = Callable[[Tensor], Any]
@@ -242,6 +244,97 @@ def test_results_may_be_one_object_where_a_back_end_joins_what_shares_memory():
     assert _aspects(sharing, joined, may_join=True) == set()
     assert _aspects(joined, sharing, may_join=True) == {"aliases"}
     assert _aspects(apart, joined, may_join=True) == {"aliases"}
+
+
+def _row(holder: Any) -> list[Any]:
+    return holder.items  # type: ignore[no-any-return]
+
+
+def _copied_row(holder: Any) -> list[Any]:
+    return [*holder.items]
+
+
+def _keeps(holder: Any, kept: Any) -> Any:
+    holder.kept = kept
+    return kept
+
+
+def _slotted(value: int) -> Any:
+    class Slotted:
+        __slots__ = ("value",)
+
+    found = Slotted()
+    found.value = value  # type: ignore[attr-defined]
+    return found
+
+
+IDENTITIES: dict[str, tuple[Any, Any]] = {
+    "a result that is in the state": (lambda h, x: _row(h), lambda h, x: _copied_row(h)),
+    "a part of a result": (lambda h, x: {"a": (_row(h),)}, lambda h, x: {"a": (_copied_row(h),)}),
+    "one list twice": (lambda h, x: [_row(h)] * 2, lambda h, x: [_row(h), _copied_row(h)]),
+    "a tuple": (lambda h, x: _keeps(h, (x.sum(),)), lambda h, x: (*_keeps(h, (x.sum(),)),)),
+    "a deque": (
+        lambda h, x: _keeps(h, collections.deque([1])),
+        lambda h, x: _keeps(h, collections.deque([1])).copy(),
+    ),
+    "an array": (
+        lambda h, x: _keeps(h, numpy.ones(2)),
+        lambda h, x: _keeps(h, numpy.ones(2)).copy(),
+    ),
+    "memory of arrays": (
+        lambda h, x: _keeps(h, numpy.ones(2))[:1],
+        lambda h, x: _keeps(h, numpy.ones(2))[:1].copy(),
+    ),
+    "memory of an array and a tensor": (
+        lambda h, x: _keeps(h, x.numpy()),
+        lambda h, x: _keeps(h, x.clone().numpy()),
+    ),
+}
+CONTENTS: dict[str, tuple[Any, Any]] = {
+    "items of a deque": (lambda h, x: collections.deque([1]), lambda h, x: collections.deque([2])),
+    "items of an array": (lambda h, x: numpy.zeros(2), lambda h, x: numpy.ones(2)),
+    "dtype of an array": (lambda h, x: numpy.zeros(2), lambda h, x: numpy.zeros(2, dtype="f4")),
+    "a scalar of numpy": (lambda h, x: numpy.float64(1), lambda h, x: numpy.float64(2)),
+    "bytes": (lambda h, x: bytearray(b"a"), lambda h, x: bytearray(b"b")),
+    "a slot": (lambda h, x: _slotted(1), lambda h, x: _slotted(2)),
+    "what an iterator has left": (lambda h, x: iter([1]), lambda h, x: iter([1, 2])),
+    "arguments of an exception that is kept": (
+        lambda h, x: ValueError(1),
+        lambda h, x: ValueError(2),
+    ),
+}
+
+
+@_cases({**IDENTITIES, **CONTENTS})
+def test_which_objects_are_one_and_what_they_hold_is_compared(one: Any, other: Any):
+    first, second = _observed(Holder(one)), _observed(Holder(other))
+    assert _aspects(first, _observed(Holder(one))) == set()
+    assert _aspects(first, second) & {"result", "state", "aliases"}
+
+
+COUNTED: list[int] = []
+NAMED = {"count": 0}
+
+
+def _counts(more: int) -> Any:
+    def make() -> Program:
+        def program(x: Tensor) -> Tensor:
+            COUNTED.append(more)
+            NAMED["count"] += more
+            return x + 1
+
+        return program
+
+    return make
+
+
+def test_globals_are_compared_and_begin_anew_with_each_run():
+    one, again, other = (
+        run_eagerly(_counts(more), _vectors, training=False, patched=False) for more in (1, 1, 2)
+    )
+    assert all(_aspects(*each) == set() for each in zip(one, again, strict=True))
+    assert _aspects(one[0], other[0]) == {"state"}
+    assert COUNTED == [] and NAMED == {"count": 0}
 
 
 def test_a_result_that_is_an_argument_is_compared():

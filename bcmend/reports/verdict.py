@@ -17,7 +17,8 @@ class Difference:
 
     Attributes:
         call: the number of the call, from 1.
-        aspect: "exception", "result", "output", "arguments", "state", "gradients" or "generators".
+        aspect: "exception", "result", "output", "arguments", "state", "globals", "gradients",
+            "generators" or "identity".
         where: what leads there, such as ``state.encoder.calls``.
         eager, mended: what is there.
         stock: whether the call differs from eager execution without bcmend too.

@@ -21,8 +21,14 @@ from bcmend.errors import TrialError
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.session import SESSION
 from bcmend.trials.apart import TriedCall, makes_copies, run_apart
-from bcmend.trials.frozen import FirstDifference, first_difference
-from bcmend.trials.observed import ASPECTS, Observed, of_one_call, tensors_in
+from bcmend.trials.frozen import FirstDifference
+from bcmend.trials.observed import (
+    ASPECTS,
+    Observed,
+    first_difference_in,
+    of_one_call,
+    tensors_in,
+)
 
 _LOG: Final = logging.getLogger("bcmend")
 #: By how much values may differ, as a share of the largest number of a tensor: the back end that
@@ -99,7 +105,7 @@ def _observed(
 
 def _first(expected: Observed, found: Observed) -> _Difference | None:
     for aspect in ASPECTS:
-        at = first_difference(expected[aspect], found[aspect], aspect, share=_SHARE)
+        at = first_difference_in(aspect, expected, found, share=_SHARE, joins=True)
         if at is not None:
             return _Difference(aspect, at)
     return None

@@ -1,17 +1,21 @@
 """Values as plain data that nothing changes later, and where two of them differ first.
 
-Left out is what mended code may do otherwise (docs/deviations.md): which tensors share memory, the
-strides of dimensions of one item, that a tensor requires gradients which needs none.
+What one `Freezer` is given is one root: of an object that is met again, and of a tensor or an array
+whose memory is, it notes where it was met first. Left out is what mended code may do otherwise
+(docs/deviations.md): that a merged tensor is a new one, the strides of dimensions of one item, that
+a tensor requires gradients which needs none.
 """
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import numpy
 import torch
 
 _TEXTS: Final = (type(None), bool, int, float, complex, str, bytes, range, slice)
@@ -22,6 +26,10 @@ _BOOKKEEPING: Final = frozenset(
     {*vars(torch.nn.Module()), "_compiled_call_impl", "_is_torch_compile"} - {"training"}
 )
 _KEPT: Final = 1 << 20  # bytes of a tensor that are kept, to say by how much it differs
+#: How what is met again is to what was met first.
+OBJECT: Final = "is the object at"
+TENSOR: Final = "is the tensor at"
+MEMORY: Final = "shares memory with the tensor at"
 _LONGEST: Final = 120  # characters of a value that is shown
 
 
@@ -38,8 +46,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A tensor; ``data`` has its bytes, unless these are many and only their hash is of use."""
+    """A tensor or an array.
 
+    ``data`` has its bytes, unless these are many and only their hash is of use.
+    """
+
+    kind: str
     dtype: str
     shape: tuple[int, ...]
     device: str
@@ -49,7 +61,7 @@ class Values:
     data: bytes | None
 
     def __str__(self) -> str:
-        return f"a tensor of {self.dtype.removeprefix('torch.')} {list(self.shape)}"
+        return f"{self.kind} of {self.dtype.removeprefix('torch.')} {list(self.shape)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,27 @@ class Parts:
 
     def __str__(self) -> str:
         return f"{self.kind} of {len(self.parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MetAgain:
+    """What is met again in a root.
+
+    ``places`` has for each path that leads to such an object what it is to what was met first, and
+    the path that leads there.
+    """
+
+    places: Mapping[str, tuple[str, str]]
+
+    def first_place(self, path: str) -> str:
+        """Return the path at which what is at a path was met first."""
+        kind, first = self.places.get(path, (MEMORY, path))
+        return path if kind == MEMORY else first
+
+    def first_with_memory(self, path: str) -> str:
+        """Return the path at which memory was met first that a tensor at a path has."""
+        place = self.first_place(path)
+        return self.places.get(place, (MEMORY, place))[1]
 
 
 Frozen: TypeAlias = Text | Values | Parts
@@ -82,23 +115,65 @@ class Freezer:
     def __init__(self, *, keeps_all: bool) -> None:
         self._keeps_all = keeps_all
         self._made: dict[int, Frozen] = {}
+        self._places: dict[int, str] = {}
+        self._memory: dict[int, str] = {}
+        self._met_again: dict[str, tuple[str, str]] = {}
         self._kept: list[object] = []  # so that another object does not get the same identity
 
-    def frozen(self, value: Any) -> Frozen:
-        """Return a value as plain data."""
-        if isinstance(value, torch.Tensor):
-            return _tensor(value, keeps_all=self._keeps_all)
+    def frozen(self, value: Any, path: str) -> Frozen:
+        """Return a value, which ``path`` leads to, as plain data."""
+        if isinstance(value, (torch.Tensor, numpy.ndarray)):
+            self._note_memory(value, path)
+            return _values(value, keeps_all=self._keeps_all)
         kind = type(value).__qualname__
-        if type(value) in _TEXTS or isinstance(value, _OF_TORCH):
+        if type(value) in _TEXTS or isinstance(value, (*_OF_TORCH, numpy.generic)):
             return Text(kind, repr(value))
         if isinstance(value, _NAMED):
             return Text(kind, getattr(value, "__qualname__", value.__name__))
-        if id(value) not in self._made:
+        if not self._is_met_again(value, path, OBJECT):
             self._made[id(value)] = Text(kind, "itself")  # where it holds itself
-            self._kept.append(value)
-            parts = [(label, self.frozen(part)) for label, part in list(_parts(value))]
+            parts = [
+                (label, self.frozen(part, f"{path}{label}")) for label, part in list(_parts(value))
+            ]
             self._made[id(value)] = Parts(kind, tuple(parts))
         return self._made[id(value)]
+
+    def met_again(self) -> MetAgain:
+        """Return what was met again in all that was made so far."""
+        return MetAgain(self._met_again)
+
+    def _is_met_again(self, value: object, path: str, kind: str) -> bool:
+        if id(value) not in self._places:
+            self._places[id(value)] = path
+            self._kept.append(value)
+            return False
+        if type(value) is not tuple or value:  # the empty one is always one object
+            self._met_again[path] = kind, self._places[id(value)]
+        return True
+
+    def _note_memory(self, value: Any, path: str) -> None:
+        kind = TENSOR if isinstance(value, torch.Tensor) else OBJECT
+        if self._is_met_again(value, path, kind):
+            return
+        memory = _memory_of(value)
+        if memory in self._memory:
+            self._met_again[path] = MEMORY, self._memory[memory]
+        elif memory is not None:
+            self._memory[memory] = path
+
+
+def _memory_of(value: Any) -> int | None:
+    """Return a number of the memory of a tensor or an array, None where it has none."""
+    while isinstance(value, numpy.ndarray) and isinstance(
+        value.base, (numpy.ndarray, torch.Tensor)
+    ):
+        value = value.base
+    if isinstance(value, numpy.ndarray):
+        return int(value.__array_interface__["data"][0]) if value.size else None
+    try:
+        return value.untyped_storage().data_ptr() or None
+    except (RuntimeError, NotImplementedError):  # sparse, nested, of a class of its own
+        return None
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -110,7 +185,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield from ((f".{name}", part) for name, part in vars(value)[kind].items())
     elif isinstance(value, Mapping):
         yield from ((f"[{key!r:.40}]", part) for key, part in value.items())
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, (list, tuple, collections.deque)):
         yield from ((f"[{place}]", part) for place, part in enumerate(value))
     elif isinstance(value, (set, frozenset)):
         yield "{}", sorted(map(repr, value))
@@ -129,21 +204,24 @@ def _slots(value: Any) -> Iterator[tuple[str, Any]]:
                 yield f".{name}", getattr(value, name)
 
 
-def _tensor(value: torch.Tensor, *, keeps_all: bool) -> Frozen:
+def _values(value: Any, *, keeps_all: bool) -> Frozen:
+    kind = "a tensor" if isinstance(value, torch.Tensor) else "an array"
     try:
-        plain = value.detach().resolve_conj().resolve_neg().cpu().contiguous()
+        tensor = torch.from_numpy(value.copy(order="K")) if kind == "an array" else value
+        plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
         data = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
-        stride = value.stride()
+        stride = tensor.stride()
     except (RuntimeError, TypeError, NotImplementedError):  # sparse, nested, of a class of its own
         return Text(type(value).__qualname__, repr(value))
-    shape = tuple(value.shape)
-    reached = zip(shape, stride, strict=True) if value.numel() else ()
+    shape = tuple(tensor.shape)
+    reached = zip(shape, stride, strict=True) if tensor.numel() else ()
     return Values(
-        str(value.dtype),
+        kind,
+        str(tensor.dtype),
         shape,
-        str(value.device),
+        str(tensor.device),
         tuple(step for size, step in reached if size > 1),
-        value.requires_grad,
+        tensor.requires_grad,
         hashlib.blake2b(data, digest_size=16).digest(),
         data if keeps_all or len(data) <= _KEPT else None,
     )
@@ -162,6 +240,48 @@ def first_difference(
             units in the last place at least, if at all.
     """
     return _Comparison(share).first(one, other, path)
+
+
+def first_other_identity(one: MetAgain, other: MetAgain, *, joins: bool) -> FirstDifference | None:
+    """Return the first place at which an object is met again in one of two roots alone.
+
+    A tensor may be a new one in the second: a merged result is. It may not be one with a tensor, or
+    share its memory, that it is apart from in the first.
+
+    Args:
+        one: the reference.
+        other: what is compared with it.
+        joins: tensors that share memory in the first may be one in the second.
+    """
+    for path in (*one.places, *other.places.keys() - one.places.keys()):
+        first, second = one.places.get(path), other.places.get(path)
+        if first == second or _may_differ(one, first, path, second, joins=joins):
+            continue
+        return FirstDifference(path, _told_identity(first), _told_identity(second))
+    return None
+
+
+def _may_differ(
+    one: MetAgain,
+    first: tuple[str, str] | None,
+    path: str,
+    second: tuple[str, str] | None,
+    *,
+    joins: bool,
+) -> bool:
+    """Return whether ``second`` says no more of a tensor than what is so in the reference."""
+    if OBJECT in {each[0] for each in (first, second) if each is not None}:
+        return False
+    if second is None:
+        return True
+    kind, place = second
+    if kind == TENSOR and not joins:
+        return one.first_place(path) == one.first_place(place)
+    return one.first_with_memory(path) == one.first_with_memory(place)
+
+
+def _told_identity(one: tuple[str, str] | None) -> str:
+    return "is met here first" if one is None else " ".join(one)
 
 
 class _Comparison:
@@ -206,7 +326,7 @@ def _told(one: Frozen, other: Frozen) -> str:
 
 
 def _of_tensors(one: Values, other: Values, path: str, *, share: float) -> FirstDifference | None:
-    for name in ("dtype", "shape", "device", "stride"):
+    for name in ("kind", "dtype", "shape", "device", "stride"):
         first, second = getattr(one, name), getattr(other, name)
         if first != second:
             return FirstDifference(path, f"{name} {first}", f"{name} {second}")

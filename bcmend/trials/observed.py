@@ -23,9 +23,19 @@ from bcmend import api
 from bcmend.reports.outcomes import SiteRecord
 from bcmend.trials.apart import TriedCall
 from bcmend.trials.calls import Caller, compiled
-from bcmend.trials.frozen import Freezer, Frozen
+from bcmend.trials.frozen import (
+    FirstDifference,
+    Freezer,
+    Frozen,
+    MetAgain,
+    first_difference,
+    first_other_identity,
+)
 from bcmend.trials.muted import Stream, is_of_compilers, torch_writes_nothing
+from bcmend.trials.named_globals import NamedGlobals, named_globals
 
+#: Which objects are one, and which tensors share memory.
+IDENTITY: Final = "identity"
 #: The aspects of a call, in the order in which they are compared.
 ASPECTS: Final = (
     "exception",
@@ -33,8 +43,10 @@ ASPECTS: Final = (
     "output",
     "arguments",
     "state",
+    "globals",
     "gradients",
     "generators",
+    IDENTITY,
 )
 #: Back ends that run operators as they are, so that all is as in eager execution to the bit.
 EXACT: Final = ("eager", "aot_eager")
@@ -64,7 +76,7 @@ class Way:
         return self.trains or self.backend not in (None, *EXACT)
 
 
-Observed = dict[str, Frozen]
+Observed = dict[str, Frozen | MetAgain]
 
 
 def observed(
@@ -72,6 +84,7 @@ def observed(
 ) -> tuple[list[Observed], tuple[SiteRecord, ...]]:
     """Return what each of some calls shows, and the sites that were mended."""
     called: Any = subject.obj
+    outer = named_globals(state_holder(called))
     if way.trains and isinstance(called, torch.nn.Module):
         called.train()
     if way.backend is None:
@@ -81,11 +94,13 @@ def observed(
         options = {"options": {"fallback_random": True}} if way.backend == "inductor" else {}
         called = compiled(called, way.backend, is_mended=way.is_mended, **options)
     caller = Caller(subject)
-    found = [_call(caller, called, way, keeps_all=keeps_all) for _ in range(way.runs)]
+    found = [_call(caller, called, way, keeps_all=keeps_all, outer=outer) for _ in range(way.runs)]
     return found, api.report(subject.obj).mended if way.is_mended else ()
 
 
-def _call(caller: Caller, called: Callable[..., Any], way: Way, *, keeps_all: bool) -> Observed:
+def _call(
+    caller: Caller, called: Callable[..., Any], way: Way, *, keeps_all: bool, outer: NamedGlobals
+) -> Observed:
     arguments, keywords = caller.arguments()
     given = {"arguments": arguments, "keywords": keywords}
     return _shown(
@@ -94,16 +109,24 @@ def _call(caller: Caller, called: Callable[..., Any], way: Way, *, keeps_all: bo
         caller.subject.obj,
         trains=way.trains,
         keeps_all=keeps_all,
+        outer=outer,
     )
 
 
 def of_one_call(call: Callable[[], Any], arguments: tuple[Any, ...], *, trains: bool) -> Observed:
     """Return what a call with these arguments shows; ``trains`` says that it goes back as well."""
-    return _shown(call, {"arguments": arguments}, None, trains=trains, keeps_all=True)
+    none = NamedGlobals({})
+    return _shown(call, {"arguments": arguments}, None, trains=trains, keeps_all=True, outer=none)
 
 
 def _shown(
-    call: Callable[[], Any], given: object, obj: Any, *, trains: bool, keeps_all: bool
+    call: Callable[[], Any],
+    given: object,
+    obj: Any,
+    *,
+    trains: bool,
+    keeps_all: bool,
+    outer: NamedGlobals,
 ) -> Observed:
     result = error = None
     with _output() as events, ExitStack() as modes:
@@ -123,10 +146,31 @@ def _shown(
         "output": events,
         "arguments": given,
         "state": _state_of(obj),
+        "globals": outer.read(),
         "gradients": _gradients(obj, given),
         "generators": generators,
     }
-    return {aspect: freezer.frozen(roots[aspect]) for aspect in ASPECTS}
+    frozen: Observed = {aspect: freezer.frozen(each, aspect) for aspect, each in roots.items()}
+    return {**frozen, IDENTITY: freezer.met_again()}
+
+
+def first_difference_in(
+    aspect: str, one: Observed, other: Observed, *, share: float, joins: bool
+) -> FirstDifference | None:
+    """Return where two calls differ first in an aspect; None where they are equal.
+
+    Args:
+        aspect: one of ``ASPECTS``.
+        one: the reference.
+        other: what is compared with it.
+        share: by how much values of tensors may differ, as in ``first_difference``.
+        joins: tensors that share memory in the reference may be one.
+    """
+    first, second = one[aspect], other[aspect]
+    if isinstance(first, MetAgain) or isinstance(second, MetAgain):
+        assert isinstance(first, MetAgain) and isinstance(second, MetAgain)
+        return first_other_identity(first, second, joins=joins)
+    return first_difference(first, second, aspect, share=share)
 
 
 def _described(error: Exception | None) -> object:
@@ -138,18 +182,24 @@ def _described(error: Exception | None) -> object:
     return {"type": kind, "args": error.args, "text": str(error)}
 
 
-def _state_of(obj: Any) -> object:
-    """Return what a call can change of an object: of a function its closure."""
+def state_holder(obj: Any) -> Any:
+    """Return what has the state of an object: a module or a function, if it is of one."""
     while not isinstance(obj, (FunctionType, torch.nn.Module)):
         inner = getattr(obj, "__self__", None) or getattr(obj, "func", None)
         if inner is None:
             return obj
         obj = inner
-    if isinstance(obj, torch.nn.Module):
-        return obj
-    cells = zip(obj.__code__.co_freevars, obj.__closure__ or (), strict=True)
+    return obj
+
+
+def _state_of(obj: Any) -> object:
+    """Return what a call can change of an object: of a function its closure."""
+    holder = state_holder(obj)
+    if not isinstance(holder, FunctionType):
+        return holder
+    cells = zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True)
     held = {name: cell.cell_contents for name, cell in cells if not _is_empty(cell)}
-    return {**held, **vars(obj)}
+    return {**held, **vars(holder)}
 
 
 def _is_empty(cell: Any) -> bool:

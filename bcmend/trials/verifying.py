@@ -14,8 +14,14 @@ from bcmend.patching.subject import title_of
 from bcmend.reports.steps import step
 from bcmend.reports.verdict import Difference, Verdict
 from bcmend.trials.apart import makes_copies, run_apart
-from bcmend.trials.frozen import first_difference
-from bcmend.trials.observed import ASPECTS, EXACT, Observed, Way, observed
+from bcmend.trials.observed import (
+    ASPECTS,
+    EXACT,
+    Observed,
+    Way,
+    first_difference_in,
+    observed,
+)
 from bcmend.trials.subject import subject_of
 
 #: By how much values may differ, as a share of the largest number of a tensor: compilers reorder
@@ -35,9 +41,10 @@ def verify(
     """Return whether ``obj``, mended and compiled, shows what it does in eager execution.
 
     Compared are, after each call, what it returns or raises (values, dtypes, shapes, strides), what
-    it writes, logs and warns of, what the arguments and the object hold, gradients, and the states
-    of the generators of random numbers: all but what docs/deviations.md lists. The calls are made
-    as for ``explain``, and leave nothing behind.
+    it writes, logs and warns of, what the arguments, the object and the globals that its code names
+    hold, gradients, the states of the generators of random numbers, and which of all that are one
+    object or share memory: all but what docs/deviations.md lists. The calls are made as for
+    ``explain``, and leave nothing behind.
 
     Args:
         obj: an ``nn.Module``, a Python function, a bound method, or what ``torch.compile`` made of
@@ -85,14 +92,13 @@ def verify(
 def _first(
     expected: Sequence[Observed], found: Sequence[Observed], backend: str
 ) -> Difference | None:
+    is_exact = backend in EXACT
     for call, (one, other) in enumerate(zip(expected, found, strict=True), 1):
         for aspect in ASPECTS:
-            if aspect == "generators" and backend not in EXACT:
+            if aspect == "generators" and not is_exact:
                 continue  # compilers draw in their own way
-            share = (
-                _OF_COMPILERS if backend not in EXACT else _OF_GRADIENTS * (aspect == "gradients")
-            )
-            at = first_difference(one[aspect], other[aspect], aspect, share=share)
+            share = _OF_GRADIENTS * (aspect == "gradients") if is_exact else _OF_COMPILERS
+            at = first_difference_in(aspect, one, other, share=share, joins=not is_exact)
             if at is not None:
                 return Difference(call, aspect, at.where, at.one, at.other, False)
     return None

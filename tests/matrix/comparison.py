@@ -194,8 +194,9 @@ def _seen(made: _Call, subject: _Subject, x: Tensor, p: Tensor) -> Observation:
         if name.isidentifier() and name[:2] != "__" and not isinstance(value, ModuleType)
     }
     settings, rng = _settings(), _random_state()
-    state = freeze(
+    frozen = freeze(
         {
+            "result": made.result,
             "look": _looked(subject),
             "inner look": made.inner_look and _text(made.inner_look),
             "settings": settings,
@@ -204,7 +205,8 @@ def _seen(made: _Call, subject: _Subject, x: Tensor, p: Tensor) -> Observation:
             "s": subject.state,
             "globals": names,
         }
-    )
+    ).parts
+    (_, result), *state = (frozen or {}).items()
     tensors = [*tensors_in({**roots, "globals": names})]
     gradients = {
         name: None if each.grad is None else each.grad.detach().clone()
@@ -213,10 +215,10 @@ def _seen(made: _Call, subject: _Subject, x: Tensor, p: Tensor) -> Observation:
     }
     raised = None if made.error is None else described(made.error)
     return Observation(
-        result=_plain(freeze(made.result)),
+        result=_plain(result),
         raised=raised and _plain(raised),
         gradients=gradients,
-        state=_plain(state),
+        state=_plain(Frozen("dict", parts=dict(state))),
         aliases=aliases(roots),
         events=(),
         random_state=freeze(rng),

@@ -96,6 +96,23 @@ class Stepping(Layer):
         return step(self, super().forward(x))
 
 
+COUNTED: list[int] = []
+
+
+def keep(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    row, y = [1], x * 2
+    layer.rows, layer.tensors = (row, row), (y, y + 0)  # type: ignore[assignment]
+    COUNTED.append(1)
+    return x
+
+
+class Keeping(Layer):
+    """A branch, and a call that keeps objects, which tests have traced as another one."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return keep(self, super().forward(x))
+
+
 def fail(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     raise ValueError("never")
 

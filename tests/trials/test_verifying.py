@@ -120,6 +120,81 @@ def test_what_differs_is_said_with_the_sites(other):
         assert f"Policy(off=({site.name!r},))" in text
 
 
+def kept_as_it_is(layer, x):
+    row, y = [1], x * 2
+    layer.rows, layer.tensors = (row, row), (y, y + 0)
+    programs.COUNTED.append(1)
+    return x
+
+
+def kept_twice(layer, x):
+    y = x * 2
+    layer.rows, layer.tensors = ([1], [1]), (y, y + 0)
+    programs.COUNTED.append(1)
+    return x
+
+
+def kept_as_one_tensor(layer, x):
+    row, y = [1], x * 2
+    layer.rows, layer.tensors = (row, row), (y, y)
+    programs.COUNTED.append(1)
+    return x
+
+
+def kept_as_a_view(layer, x):
+    row, y = [1], x * 2
+    layer.rows, layer.tensors = (row, row), (y, y[:])
+    programs.COUNTED.append(1)
+    return x
+
+
+def counted_twice(layer, x):
+    programs.COUNTED.append(1)
+    return kept_as_it_is(layer, x)
+
+
+KEPT = {
+    kept_twice: ("identity", "state.rows[1]", "is the object at state.rows[0]"),
+    kept_as_one_tensor: ("identity", "state.tensors[1]", "is met here first"),
+    kept_as_a_view: ("identity", "state.tensors[1]", "is met here first"),
+    counted_twice: ("globals", "globals[tests.trials.programs.COUNTED]", "ends before"),
+}
+
+
+@pytest.mark.parametrize("other", KEPT, ids=lambda each: each.__name__)
+def test_which_objects_are_one_is_compared_and_globals_are(other):
+    with registrations_undone():
+        bcmend.register_substitute(programs.keep, other)
+        found = bcmend.verify(programs.Keeping(), X).difference
+    aspect, where, eager = KEPT[other]
+    assert (found.aspect, found.eager) == (aspect, eager)
+    assert where in found.where.replace("'", "")
+
+
+def test_what_is_one_in_both_is_equal():
+    with registrations_undone():
+        bcmend.register_substitute(programs.keep, kept_as_it_is)
+        assert bcmend.verify(programs.Keeping(), X).equal
+
+
+def test_a_tensor_may_be_a_new_one():
+    """As docs/deviations.md says of merged results; what it holds is compared all the same."""
+    from bcmend.trials.frozen import Freezer, first_other_identity
+
+    def met_again(value):
+        freezer = Freezer(keeps_all=False)
+        freezer.frozen(value, "")
+        return freezer.met_again()
+
+    one = met_again([X, X, X, X[0]])
+    for other in ([X + 0, X, X, X[0]], [X, X + 0, X, X[0]], [X, X, X, X[0] + 0]):
+        assert first_other_identity(one, met_again(other), joins=False) is None
+        assert first_other_identity(met_again(other), one, joins=False) is not None
+    joined = met_again([X, X, X, X])
+    assert first_other_identity(one, joined, joins=False) is not None
+    assert first_other_identity(one, joined, joins=True) is None
+
+
 def test_an_exception_that_does_not_come_is_a_difference():
     with registrations_undone():
         bcmend.register_substitute(programs.fail, values)
@@ -149,9 +224,11 @@ def test_values_need_only_be_close_with_a_compiler():
 
 def _of(value):
     from bcmend.trials.frozen import Freezer
-    from bcmend.trials.observed import ASPECTS
+    from bcmend.trials.observed import ASPECTS, IDENTITY
 
-    return {aspect: Freezer(keeps_all=True).frozen(value) for aspect in ASPECTS}
+    freezer = Freezer(keeps_all=True)
+    found = {aspect: freezer.frozen(value, aspect) for aspect in ASPECTS}
+    return {**found, IDENTITY: freezer.met_again()}
 
 
 def test_a_site_that_is_switched_off_is_not_mended():
