@@ -134,12 +134,13 @@ def _call_expression(
 
 @hooks.around(compat.InstructionTranslatorBase, methods.FORMAT_VALUE, _PURPOSE, gate=hooks.first)
 def _format_value(inner: Any, self: Any, form: Value, flags: int) -> None:
-    """Model ``f"{number}"`` with a number that is given to the frame.
+    """Model ``f"{number}"`` with a number that is given to the frame, or computed of such.
 
-    Dynamo defers that text, and takes it for what comes from the same source: the number itself.
+    Dynamo defers that text, and takes it for what comes from the same source: the number itself. Of
+    one that was computed it formats the text, which may have no such format.
     """
     number = self.stack[-1].realize()
-    if not (isinstance(number, compat.SymNodeVariable) and number.source is not None):
+    if not isinstance(number, compat.SymNodeVariable) or is_unbacked(number):
         inner(self, form, flags)
         return
     converted = _CONVERSIONS[flags & 3](number.evaluate_expr())
