@@ -390,7 +390,7 @@ def _with_a_computed_float() -> Callable[[Tensor], Any]:
 
     def program(x: Tensor) -> Any:
         state.rate = state.rate * 1.5
-        text = f"{state.rate:.2f} {state.rate / 3:8.3e} {state.rate!s:>6}"
+        text = f"{state.rate:.2f} {state.rate / 3:8.3e}"
         if x.sum() > 2:
             x = x + 1
         return x * state.rate, text
