@@ -42,5 +42,3 @@ COPIES_OF_CHANGED_ARE_REMOVED: Final = _RELEASE != "2.15"
 FACTORS_OF_PRODUCTS_ARE_LOST: Final = _RELEASE != "2.15"
 #: AOTAutograd's cache gives the graph of one float for another that was computed of a float.
 COMPUTED_FLOATS_ARE_FROZEN: Final = _RELEASE != "2.15"
-#: Distributions check their arguments in eager execution if they are not told to.
-DISTRIBUTIONS_CHECK_BY_DEFAULT: Final = _RELEASE != "2.15"

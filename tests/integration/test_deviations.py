@@ -16,7 +16,6 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -33,7 +32,6 @@ from torch.overrides import TorchFunctionMode
 import bcmend
 from tests.differences_of_torch import (
     COMPUTED_FLOATS_ARE_FROZEN,
-    DISTRIBUTIONS_CHECK_BY_DEFAULT,
     OPTIMIZERS_BECOME_CAPTURABLE,
     SHUFFLES_WHILE_TRACING,
 )
@@ -1206,25 +1204,22 @@ def test_what_is_not_drawn_in_front_of_the_graph_comes_from_torchs_generator() -
         assert not torch.equal(torch.get_rng_state(), state)
 
 
-def test_checks_of_distributions_by_default_are_left_out() -> None:
+def test_distributions_check_nothing_once_anything_was_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def program(x: Tensor) -> Tensor:
         y = x * 2
         if x.sum() > 100:
             y = y + 1
         return torch.distributions.Normal(y, x).log_prob(x)
 
-    raises = pytest.raises(ValueError, match="Expected parameter scale")
-    with raises if DISTRIBUTIONS_CHECK_BY_DEFAULT else nullcontext():
-        program(NEGATIVE)
-    for compiled in (torch.compile(program, backend="eager"), _mended(program)):
-        torch._dynamo.reset()
-        assert compiled(NEGATIVE).isnan().all()
-
-    def checked(x: Tensor) -> Tensor:
-        return torch.distributions.Normal(x, x, validate_args=True).log_prob(x)
-
-    with pytest.raises(ValueError, match="Expected parameter scale"):
-        _mended(checked)(NEGATIVE)
+    assert _mended(program)(NEGATIVE).isnan().all()
+    assert program(NEGATIVE).isnan().all()
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
+    torch._dynamo.reset()
+    for each in (program, _mended(program)):
+        with pytest.raises(ValueError, match="Expected parameter scale"):
+            each(NEGATIVE)
 
 
 def test_functions_of_numpy_give_arrays_without_dimensions() -> None:
