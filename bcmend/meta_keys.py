@@ -28,8 +28,6 @@ DETACHED: Final = "bcmend_detached"
 FORM: Final = "bcmend_form"
 #: That the node is computed beside a number that is taken out of a tensor.
 BESIDE_NUMBER: Final = "bcmend_beside_number"
-#: That the node reads a double of an argument, which torch knows at this call.
-KNOWN_NUMBER: Final = "bcmend_known_number"
 #: That the node is a number that a function of numpy has given.
 OF_NUMPY: Final = "bcmend_of_numpy"
 #: That the node says what the condition of a branch tells of a number.

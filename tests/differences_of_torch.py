@@ -40,3 +40,5 @@ SUMS_OF_SIZES_FAIL_IN_BACKWARDS: Final = _RELEASE != "2.13"
 #: Inductor removes a copy of what the graph changes later: its readers have the later contents.
 COPIES_OF_CHANGED_ARE_REMOVED: Final = _RELEASE != "2.15"
 FACTORS_OF_PRODUCTS_ARE_LOST: Final = _RELEASE != "2.15"
+#: AOTAutograd's cache gives the graph of one float for another that was computed of a float.
+COMPUTED_FLOATS_ARE_FROZEN: Final = _RELEASE != "2.15"

@@ -30,6 +30,8 @@ _REMEMBERED: Final[tuple[Any, ...]] = (
     compat.ShapeEnv._maybe_guard_rel,
 )
 
+_NUMBERS: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
 #: The comparisons of symbols that hold at the present place of the trace.
 FACTS: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
 
@@ -113,7 +115,7 @@ def symbols_in(value: Any) -> set[Any]:
         return {symbol for each in value for symbol in symbols_in(each)}
     if _has_plain_sizes(value):
         return set()  # as most: this is asked of all that a graph computes
-    if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+    if isinstance(value, (torch.Tensor, *_NUMBERS)):
         return set(compat.free_unbacked_symbols(value))
     return set()
 
@@ -123,9 +125,30 @@ def _has_plain_sizes(value: Any) -> bool:
     return is_strided and not value._has_symbolic_sizes_strides
 
 
-def is_known_float(number: Any) -> bool:
-    """Return whether a number is of a double in an argument: torch knows it at this call."""
-    return isinstance(number, torch.SymFloat) and not compat.free_unbacked_symbols(number)
+def reads_known_numbers(environment: Any, examples: Iterable[Any]) -> bool:
+    """Return whether values depend on numbers that the graph is given inside of tensors.
+
+    Torch knows these while it traces: floats of the program, and items of arguments.
+    """
+    found = {
+        each for each, sources in environment.var_to_sources.items() if _is_held(each, sources)
+    }
+    return bool(found) and not found.isdisjoint(
+        symbol for each in (*environment.replacements, *examples) for symbol in _all_symbols(each)
+    )
+
+
+def _is_held(symbol: Any, sources: Sequence[Any]) -> bool:
+    """Return whether a tensor holds a number of a graph; sizes and integers are given as such."""
+    return not symbol.is_integer or any(str(each.name).endswith(".item()") for each in sources)
+
+
+def _all_symbols(value: Any) -> set[Any]:
+    """Return the symbols of a number, of the form of a tensor, or of several of them."""
+    if isinstance(value, (tuple, list)):
+        return {symbol for each in value for symbol in _all_symbols(each)}
+    is_symbolic = isinstance(value, (torch.Tensor, sympy.Basic, *_NUMBERS))
+    return set(compat.free_symbols(value)) if is_symbolic else set()
 
 
 def hint_of(number: Any) -> Any:

@@ -25,11 +25,16 @@ import pytest
 import torch
 import torch.utils.checkpoint
 from torch import Tensor, nn
+from torch._inductor.utils import fresh_cache
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 import bcmend
-from tests.differences_of_torch import OPTIMIZERS_BECOME_CAPTURABLE, SHUFFLES_WHILE_TRACING
+from tests.differences_of_torch import (
+    COMPUTED_FLOATS_ARE_FROZEN,
+    OPTIMIZERS_BECOME_CAPTURABLE,
+    SHUFFLES_WHILE_TRACING,
+)
 from tests.equivalence import fresh
 
 POSITIVE, NEGATIVE = torch.ones(3), -torch.ones(3)
@@ -1197,3 +1202,60 @@ def test_what_is_not_drawn_in_front_of_the_graph_comes_from_torchs_generator() -
         compiled(torch.ones(1))
         assert numpy.random.rand() != expected
         assert not torch.equal(torch.get_rng_state(), state)
+
+
+def test_distributions_check_nothing_once_anything_was_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        if x.sum() > 100:
+            y = y + 1
+        return torch.distributions.Normal(y, x).log_prob(x)
+
+    assert _mended(program)(NEGATIVE).isnan().all()
+    assert program(NEGATIVE).isnan().all()
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
+    torch._dynamo.reset()
+    for each in (program, _mended(program)):
+        with pytest.raises(ValueError, match="Expected parameter scale"):
+            each(NEGATIVE)
+
+
+def test_functions_of_numpy_give_arrays_without_dimensions() -> None:
+    def program(x: Tensor) -> Any:
+        if x.sum() > 100:
+            x = x + 1
+        return x, numpy.mean([1.0, 2.0]), numpy.max([x.sum().item(), 2.0])
+
+    assert [type(each) for each in program(POSITIVE)[1:]] == [numpy.float64] * 2
+    for compiled in (torch.compile(program, backend="eager"), _mended(program)):
+        torch._dynamo.reset()
+        _, mean, largest = compiled(POSITIVE)
+        assert isinstance(mean, numpy.ndarray) and isinstance(largest, numpy.ndarray)
+        assert mean.shape == largest.shape == () and (mean, largest) == (1.5, 3.0)
+
+
+class _Annealed(nn.Module):
+    """Computes a float of a float, where no graph breaks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = 2.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.rate
+        self.rate = self.rate + 0.5
+        return y
+
+
+def test_a_computed_float_is_frozen_where_nothing_is_mended() -> None:
+    found = []
+    for module in (_Annealed(), _Annealed(), bcmend.patch(_Annealed())):
+        torch._dynamo.reset()
+        program = torch.compile(module, backend="inductor") if found else module
+        with fresh_cache():
+            for _ in range(4):
+                program(POSITIVE)
+        found.append(module.rate)
+    assert found == [4.0, *[3.0 if COMPUTED_FLOATS_ARE_FROZEN else 4.0] * 2]

@@ -46,7 +46,11 @@ def class_of(error: Any) -> Any:
 
 def arguments_of(error: Any) -> list[compat.VariableTracker]:
     """Return what the ``args`` of an exception hold."""
-    return list(error.args)
+    # Of an error of Python's own, raised on constants, Dynamo keeps the very values.
+    return [
+        each if isinstance(each, compat.VariableTracker) else compat.ConstantVariable.create(each)
+        for each in error.args
+    ]
 
 
 class MergedArguments(list[Any]):

@@ -1,13 +1,14 @@
-"""``~n``, ``n.bit_length()`` and ``v.is_integer()`` of numbers out of tensors.
+"""``~n``, ``n.bit_length()``, ``v.is_integer()`` and ``v.real`` of numbers out of tensors.
 
 Torch has none of them of symbolic numbers: it looks for the method where the graph runs, or asks
-for the number itself.
+for the number itself. A part of a number it leaves to the code behind the graph, and takes it for
+something that no number is equal to.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -23,6 +24,11 @@ _TYPES: Final[dict[tuple[Any, str], torch.dtype]] = {
     (float, "is_integer"): torch.bool,
     (int, "bit_length"): torch.int64,
     (int, "bit_count"): torch.int64,
+}
+_ITSELF: Final[dict[type, tuple[str, ...]]] = {float: ("real",), int: ("real", "numerator")}
+_CONSTANTS: Final[dict[type, dict[str, Any]]] = {
+    float: {"imag": 0.0},
+    int: {"imag": 0, "denominator": 1},
 }
 _INVERT: Final = (operator.invert, operator.inv)
 
@@ -48,6 +54,18 @@ def _called(call: handlers.Call) -> Answer:
     if not is_known or not capture_mode.in_mended_code(call.tx):
         return PASS
     return float_tests.called_in_the_graph(call.tx, None, METHOD, name, [number], dtype) or PASS
+
+
+@handlers.attribute_read("parts of symbolic numbers", place=3)
+def _part_read(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Any) -> Any:
+    """Read a part of a number, which is the number itself or a constant."""
+    found = read(owner)
+    kind = kind_of_number(owner.realize()) if isinstance(found, compat.GetAttrVariable) else None
+    if kind is None:
+        return found
+    if found.name in _CONSTANTS[kind]:
+        return constant(_CONSTANTS[kind][found.name])
+    return owner.realize() if found.name in _ITSELF[kind] else found
 
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, "`~` of symbolic numbers", place=2)

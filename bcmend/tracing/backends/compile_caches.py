@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from torch.fx import GraphModule
 
-from bcmend import meta_keys
-from bcmend.dynamo import compat, fx_graph, hooks
+from bcmend.dynamo import compat, fx_graph, hooks, shape_env
 from bcmend.dynamo.models import methods
 from bcmend.knowledge.own_code import code_key
 from bcmend.tracing.backends import donated_memory, uncompiled_sides
@@ -56,11 +55,16 @@ def _compile(inner: Any, compiler: Any, module: Any, inputs: Any, **more: Any) -
 
 
 def _reads_known_numbers(module: GraphModule) -> bool:
-    """Return whether a graph reads doubles of arguments."""
+    """Return whether a graph reads numbers that it is given inside of tensors, known as it is
+    traced."""
     # AOTAutograd makes constants of what is computed of them, under guards that it adds. Its cache
     # has neither in its key, so that the graph of one number would be found for all others.
+    context = compat.TracingContext.try_get()
+    if context is None or context.fake_mode is None:
+        return False
     nodes = (node for graph in fx_graph.graphs_in(module) for node in graph.nodes)
-    return any(meta_keys.KNOWN_NUMBER in node.meta for node in nodes)
+    examples = (node.meta.get("example_value") for node in nodes)
+    return shape_env.reads_known_numbers(context.fake_mode.shape_env, examples)
 
 
 def _compile_by_key(inner: Any, compiler: Any, module: Any, inputs: Any, **more: Any) -> Any:

@@ -67,7 +67,7 @@ def _is_changed(example: torch.Tensor) -> bool:
 
 @hooks.around(compat.OutputGraph, methods.CALL_BACK_END, "memory of a backward graph", gate=None)
 def _compile(inner: Any, output: compat.OutputGraph, module: GraphModule, *more: Any) -> Any:
-    with _nothing_donated(module), _copies_kept(module):
+    with _nothing_donated(module), copies_kept(is_at_stake=changes_inputs(module)):
         return inner(output, module, *more)
 
 
@@ -76,8 +76,9 @@ def _nothing_donated(module: GraphModule) -> Any:
     return compat.functorch_config.patch(donated_buffer=False) if is_off else nullcontext()
 
 
-def _copies_kept(module: GraphModule) -> Any:
-    if not changes_inputs(module):
+def copies_kept(*, is_at_stake: bool) -> Any:
+    """Have Inductor remove no copies in a block, if any of them is at stake."""
+    if not is_at_stake:
         return nullcontext()
     passes = [*filter(None, [compat.inductor_config.disabled_passes]), _REMOVES_COPIES]
     return compat.inductor_config.patch(disabled_passes=",".join(passes))

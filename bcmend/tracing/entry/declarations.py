@@ -21,6 +21,7 @@ from bcmend.tracing.arithmetic import (
 from bcmend.tracing.backends import (
     checkpointed,
     compile_caches,
+    detached_results,
     donated_memory,
     layouts,
 )

@@ -134,17 +134,24 @@ def _call_expression(
 
 @hooks.around(compat.InstructionTranslatorBase, methods.FORMAT_VALUE, _PURPOSE, gate=hooks.first)
 def _format_value(inner: Any, self: Any, form: Value, flags: int) -> None:
-    """Model ``f"{number}"`` with a number that is given to the frame.
+    """Model ``f"{number}"`` with a number that is given to the frame, or computed of such.
 
-    Dynamo defers that text, and takes it for what comes from the same source: the number itself.
+    Dynamo defers that text, and takes it for what comes from the same source: the number itself. Of
+    one that was computed it gives a format to the text, to which that is another, or none.
     """
     number = self.stack[-1].realize()
-    if not (isinstance(number, compat.SymNodeVariable) and number.source is not None):
+    if not isinstance(number, compat.SymNodeVariable) or not _is_known(number, form):
         inner(self, form, flags)
         return
     converted = _CONVERSIONS[flags & 3](number.evaluate_expr())
     self.pop()
     self.push(compat.ConstantVariable.create(format(converted, form.as_python_constant())))
+
+
+def _is_known(number: compat.SymNodeVariable, form: Value) -> bool:
+    """Return whether the text of a number is made at once, under a guard."""
+    has_form = bool(form.as_python_constant())
+    return number.source is not None or (has_form and not is_unbacked(number))
 
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_FORMAT, _PURPOSE)

@@ -181,8 +181,6 @@ def take(tx: compat.Tracer, variable: TensorValue) -> Value | None:
     number = compat.wrap_fx_proxy(tx, tx.output.create_proxy("call_method", "item", (proxy,), {}))
     if held is not None and isinstance(number, compat.SymNodeVariable):
         _tensors(tx)[number.as_proxy().node] = held
-        if shape_env.is_known_float(number.sym_num):
-            number.as_proxy().node.meta[meta_keys.KNOWN_NUMBER] = True
     for symbol in shape_env.symbols_in(getattr(number, "sym_num", None)):
         if ahead.is_a_variant_each(example):
             ahead.note_variant(tx, variable, symbol)

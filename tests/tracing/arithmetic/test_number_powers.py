@@ -190,3 +190,92 @@ def test_a_turn_divides_by_zero(training: bool) -> None:
         ]
 
     assert_equivalent(Divided, calls, training=training)
+
+
+def _parts(value: Any) -> Any:
+    return value == value.real, value.imag == 0, value.real * 2, value.imag, value.real
+
+
+def _of_a_tensor(x: Tensor) -> Any:
+    v, n = x[0].item(), int(x[2])
+    if x.sum() > 100:
+        print("large")
+    return _parts(v), _parts(n), n.numerator == n, n.denominator, x * v.real + n.numerator
+
+
+def _of_an_argument(x: Tensor, v: float) -> Any:
+    if x.sum() > 100:
+        print("large")
+    return _parts(v), x * v.real, x if v.real is v else x + 1
+
+
+@pytest.mark.parametrize("backend", BACK_ENDS)
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_parts_of_numbers(fullgraph: bool, backend: str) -> None:
+    ways: Any = {"backend": backend, "fullgraph": fullgraph, "graphs": None, "recompiles": None}
+    rows = [torch.tensor(each, dtype=torch.float64) for each in _ROWS if math.isfinite(each[0])]
+    assert_equivalent(lambda: _of_a_tensor, lambda: [call(each) for each in rows], **ways)
+    numbers = [call(torch.ones(3), each) for each in (1.5, -2.0, 0.25, 3.0)]
+    assert_equivalent(lambda: _of_an_argument, lambda: numbers, **ways)
+
+
+def _kept_from_overflowing(x: Tensor) -> Any:
+    v = x.item()
+    if x > 100:
+        print("large")
+    try:
+        found = v**2000
+    except OverflowError:
+        found = math.inf
+    return found
+
+
+def _with_the_arguments_of_the_error(x: Tensor) -> Any:
+    v = x.item()
+    if x > 100:
+        print("large")
+    try:
+        found: Any = v**2000
+    except OverflowError as error:
+        found = error.args
+    return found
+
+
+@pytest.mark.parametrize("program", [_kept_from_overflowing, _with_the_arguments_of_the_error])
+def test_an_error_of_python_on_constants_is_handled(program: Any) -> None:
+    numbers = [call(torch.tensor(each).double()) for each in (1.0, 2.0, 1.0001, 3.0, 1.0)]
+    assert_equivalent(
+        lambda: program, lambda: numbers, fullgraph=False, graphs=None, recompiles=None
+    )
+
+
+def _kind(x: Tensor) -> Any:
+    n, v = int(x[0]), x[1].item()
+    whole, root = 2**n, v**0.5
+    if x.sum() > 100:
+        print("large")
+    return isinstance(whole, float), whole, isinstance(root, complex), str(root), x * n
+
+
+def _kind_in_a_piece(x: Tensor) -> Any:
+    n, v = int(x[0]), x[1].item()
+    torch._dynamo.graph_break()
+    if x.sum() > 0:
+        x = x * 2
+    whole, root = 2**n, v**0.5
+    return isinstance(whole, float), whole, isinstance(root, complex), str(root), x * n
+
+
+@pytest.mark.parametrize("program", [_kind, _kind_in_a_piece])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("first", [2.0, -1.0])
+def test_a_power_is_of_its_kind_in_each_call(program: Any, backend: str, first: float) -> None:
+    numbers = [call(torch.tensor([each, each]).double()) for each in (first, -1.0, -2.0, -3.0, 4.0)]
+    assert_equivalent(
+        lambda: program,
+        lambda: numbers,
+        backend=backend,
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )

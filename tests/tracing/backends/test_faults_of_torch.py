@@ -23,6 +23,7 @@ from torch._dynamo.exc import (
 from torch._dynamo.source import ConstantSource
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._inductor.exc import InductorError
+from torch._inductor.utils import fresh_cache
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -32,6 +33,7 @@ from torch.utils._sympy.value_ranges import ValueRangeError
 from torch.utils.checkpoint import checkpoint
 
 from tests.differences_of_torch import (
+    COMPUTED_FLOATS_ARE_FROZEN,
     COPIES_OF_CHANGED_ARE_REMOVED,
     FACTORS_OF_PRODUCTS_ARE_LOST,
     JOINED_ROWS_ARE_WRONG,
@@ -448,6 +450,45 @@ def test_a_result_loses_its_gradient_to_a_detached_one() -> None:
         (one.sum() + other.sum()).backward()
         assert (x.grad is not None) is has_gradient
         x.grad = None
+
+
+def test_a_sum_with_zeros_loses_its_gradient_to_a_detached_tensor() -> None:
+    """``bcmend/tracing/backends/detached_results.py``"""
+
+    def program(x: Tensor) -> Any:
+        y = x * 2
+        return y + torch.zeros(3), y.detach()
+
+    x = torch.ones(3, requires_grad=True)
+    compiled = torch.compile(program, backend="inductor", fullgraph=True)
+    assert [each.requires_grad for each in program(x)] == [True, False]
+    assert [each.requires_grad for each in compiled(x)] == [False, False]
+
+
+class _Grown(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 2.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.number
+        self.number = self.number + 0.5
+        return y
+
+
+def test_a_float_of_a_call_is_found_for_another_in_the_cache_of_autograd() -> None:
+    """``_reads_known_numbers`` in ``bcmend/tracing/backends/compile_caches.py``"""
+    found = []
+    for is_on in (True, False):
+        torch._dynamo.reset()
+        module = _Grown()
+        program = torch.compile(module, backend="inductor")
+        with fresh_cache(), torch._functorch.config.patch(enable_autograd_cache=is_on):
+            for _ in range(4):
+                program(torch.ones(3))
+        found.append(module.number)
+    assert found[1] == 4.0
+    assert (found[0] != 4.0) is COMPUTED_FLOATS_ARE_FROZEN
 
 
 def _breaks_in_a_loop(x: Tensor) -> Tensor:

@@ -376,3 +376,48 @@ def test_a_place_behind_the_end_raises_the_error_of_eager_execution() -> None:
         return _LETTERS[number.item() * 2], x * 2
 
     assert_equivalent(lambda: program, _scores, fullgraph=True, graphs=None, recompiles=None)
+
+
+class _Rate:
+    """Holds a number that calls change, of which Dynamo makes an input."""
+
+    def __init__(self) -> None:
+        self.rate = 0.5
+
+
+def _with_a_computed_float() -> Callable[[Tensor], Any]:
+    state = _Rate()
+
+    def program(x: Tensor) -> Any:
+        state.rate = state.rate * 1.5
+        text = f"{state.rate:.2f} {state.rate / 3:8.3e}"
+        if x.sum() > 2:
+            x = x + 1
+        return x * state.rate, text
+
+    return program
+
+
+def _with_a_float_in_an_arm() -> Callable[[Tensor], Any]:
+    state = _Rate()
+
+    def program(x: Tensor) -> Any:
+        if x.sum() > 2:
+            x = x * state.rate
+        state.rate = state.rate + 0.25
+        print(f"rate {state.rate:.1%}", f"{-state.rate:+.2f}", f"{int(state.rate * 4):03d}")
+        return x * 2, f"{x.shape[0] * state.rate:6.2f}"
+
+    return program
+
+
+@pytest.mark.parametrize("make", [_with_a_computed_float, _with_a_float_in_an_arm])
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_float_that_is_computed_of_one_that_changes(
+    make: Callable[[], Any], fullgraph: bool, backend: str
+) -> None:
+    inputs = [call(torch.full((3,), side)) for side in (1.0, 0.5, 2.0, -1.0)]
+    assert_equivalent(
+        make, lambda: inputs, backend=backend, fullgraph=fullgraph, graphs=None, recompiles=None
+    )
