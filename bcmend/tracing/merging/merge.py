@@ -317,12 +317,12 @@ class Merger:
         return lambda merged: merged[position]
 
     def _merge_tensors(self, one: TensorValue, other: TensorValue) -> Build:
+        if any(map(is_of_derived_class, (one, other))) and one.python_type() != other.python_type():
+            raise Refusal("arms-differ", "tensors of different classes")
         if one.as_proxy().node is other.as_proxy().node and not self.belongs(one):
             return lambda merged: one
         if type(one) is not type(other):
             raise Refusal("arms-differ", "tensors of different kinds")
-        if any(map(is_of_derived_class, (one, other))) and one.python_type() != other.python_type():
-            raise Refusal("arms-differ", "tensors of different classes")
         if any(isinstance(example_of(side), torch.nn.Parameter) for side in (one, other)):
             raise Refusal("arms-differ", "a parameter, which no merged tensor is")
         if not self.apart.isdisjoint((id(example_of(one)), id(example_of(other)))):

@@ -19,6 +19,15 @@ class Plain(torch.Tensor):
     """Has no methods of its own."""
 
 
+class Other(torch.Tensor):
+    """Has none either."""
+
+
+def _of_two_classes(x: Tensor, p: Tensor, w: Tensor) -> Tensor:
+    y = w.as_subclass(Plain) if p.sum() > 0 else w.as_subclass(Other)
+    return y * 2
+
+
 def _nested() -> Tensor:
     parts = [torch.ones(2, 4), torch.full((3, 4), 2.0)]
     return torch.nested.nested_tensor(parts, layout=torch.jagged)
@@ -71,7 +80,7 @@ def test_nested_tensors_give_what_eager_execution_gives(program: Program) -> Non
     _assert_right(program, _nested)
 
 
-@pytest.mark.parametrize("program", [_choosing, _beside, _looping])
+@pytest.mark.parametrize("program", [_choosing, _beside, _looping, _of_two_classes])
 def test_a_plain_class_stays(program: Program) -> None:
     _assert_right(program, lambda: torch.ones(3, 4).as_subclass(Plain))
 
