@@ -94,7 +94,7 @@ def is_inside_a_boundary() -> bool:
 
 
 def _boundary_around(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and not _is_of_a_boundary(frame.f_code):
+    while frame is not None and not is_of_a_boundary(frame.f_code):
         frame = frame.f_back
     return frame
 
@@ -140,7 +140,7 @@ def _around(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         code, file = frame.f_code, frame.f_code.co_filename
         if file.startswith(FILES_BEGIN):
-            is_entered = is_entered or _is_of_a_boundary(code)
+            is_entered = is_entered or is_of_a_boundary(code)
         elif file.startswith(_DYNAMO):
             pass
         elif is_entered:
@@ -150,7 +150,8 @@ def _around(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _is_of_a_boundary(code: CodeType) -> bool:
+def is_of_a_boundary(code: CodeType) -> bool:
+    """Return whether code is what a shell calls, or what runs in place of a frame."""
     return code.co_name in ("run", "run_in_place") and code.co_filename == _BOUNDARY
 
 

@@ -9,10 +9,12 @@ stood.
 from __future__ import annotations
 
 import copy
+import gc
 import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from bcmend.dynamo import compat
@@ -23,6 +25,12 @@ _CONTAINERS = (list, dict, set, OrderedDict, deque)
 _CONSUMABLE = (compat.IteratorVariable, compat.LocalGeneratorObjectVariable)
 _ITERABLES: tuple[Any, ...] = ([], (), set(), {}, {}.values(), {}.items())
 _PYTHON_ITERATORS = tuple({type(iter(each)) for each in _ITERABLES})
+#: How a dictionary is gone over, by the type of the iterator.
+_VIEWS: dict[type, Callable[[dict[Any, Any]], Iterable[Any]]] = {
+    type(iter({})): dict.keys,
+    type(iter({}.values())): dict.values,
+    type(iter({}.items())): dict.items,
+}
 
 #: Attributes of a generator and of its frame that are objects of the program: the variables of its
 #: module, where Dynamo installs names as well. All others are restored.
@@ -34,6 +42,68 @@ class _Rest:
     """The items that an iterator of Python has left."""
 
     items: tuple[Any, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _OfDictionary:
+    """An iterator over a dictionary, which fails as Python's does once that has another size.
+
+    Unlike Python's it can be set back: ``size`` is that of the dictionary where it began, and
+    ``position`` counts the items that it has given.
+    """
+
+    owner: dict[Any, Any]
+    view: Callable[[dict[Any, Any]], Iterable[Any]]
+    size: int
+    position: int
+
+    def __iter__(self) -> _OfDictionary:
+        return self
+
+    def __next__(self) -> Any:
+        if len(self.owner) != self.size:
+            self.size = -1
+            raise RuntimeError("dictionary changed size during iteration")
+        found = next(islice(self.view(self.owner), self.position, None), _END)
+        if found is _END:
+            self.owner, self.size, self.position = {}, 0, 0  # which stays at its end
+            raise StopIteration
+        self.position += 1
+        return found
+
+    def __length_hint__(self) -> int:
+        return self.size - self.position if len(self.owner) == self.size else 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _OfDictionary) or self.owner is not other.owner:
+            return False
+        return (self.view, self.size, self.position) == (other.view, other.size, other.position)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_END = object()
+
+
+def goes_over(variable: compat.VariableTracker, owner: dict[Any, Any], *, keys_alone: bool) -> bool:
+    """Return whether ``variable`` is an iterator over a dictionary that has not come to its end.
+
+    With ``keys_alone`` one over its keys does not count.
+    """
+    for each in vars(variable).values():
+        if _dictionary_under(each) is owner:
+            view = each.view if isinstance(each, _OfDictionary) else _VIEWS[type(each)]
+            return not (keys_alone and view is dict.keys)
+    return False
+
+
+def _dictionary_under(iterator: object) -> dict[Any, Any] | None:
+    """Return the dictionary that an iterator goes over; ``None`` if there is none, or no more."""
+    if isinstance(iterator, _OfDictionary):
+        return iterator.owner
+    if type(iterator) not in _VIEWS:
+        return None
+    return next((each for each in gc.get_referents(iterator) if type(each) is dict), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,17 +276,33 @@ def _set_back_alone(value: Any) -> Any:
     """Return what ``_copied`` was given, as it was then; the contents of containers apart."""
     if isinstance(value, _Drawing):
         return value.set_back()
+    if isinstance(value, _OfDictionary):
+        return copy.copy(value)
     return iter(value.items) if isinstance(value, _Rest) else value
 
 
 def _copied(value: Any) -> Any:
     if type(value) in _CONTAINERS:
         return copy.copy(value)
+    if isinstance(value, _OfDictionary):
+        return copy.copy(value)
+    owner = _dictionary_under(value)
+    if owner is not None:
+        return _as_it_is_now(value, owner)
     if isinstance(value, _PYTHON_ITERATORS):
         return _Rest(tuple(copy.copy(value)))
     if type(value) is random.Random:
         return _Drawing(value, value.getstate())
     return value
+
+
+def _as_it_is_now(iterator: Any, owner: dict[Any, Any]) -> _OfDictionary:
+    view = _VIEWS[type(iterator)]
+    try:
+        left = len(tuple(copy.copy(iterator)))
+    except RuntimeError:  # the dictionary has had another size
+        return _OfDictionary(owner, view, -1, 0)
+    return _OfDictionary(owner, view, len(owner), len(owner) - left)
 
 
 def _refill(container: Any, contents: Any) -> None:

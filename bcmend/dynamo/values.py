@@ -97,6 +97,25 @@ def example_of(value: compat.TensorVariable) -> torch.Tensor:
     return example
 
 
+_CLASSES_OF_TENSORS: Final = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def is_of_derived_class(value: compat.TensorVariable) -> bool:
+    """Return whether a tensor is of a class that somebody has derived from ``torch.Tensor``."""
+    kind = value.python_type()
+    return issubclass(kind, torch.Tensor) and kind not in _CLASSES_OF_TENSORS
+
+
+def has_own_operators(tensor: object) -> bool:
+    """Return whether a tensor is of a class with ``__torch_dispatch__``, as nested ones are.
+
+    Operators that call graphs, such as ``torch.cond``, have no rule for such a class.
+    """
+    if not isinstance(tensor, torch.Tensor) or isinstance(tensor, compat.FakeTensor):
+        return False
+    return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+
+
 def is_batched(tensor: torch.Tensor) -> bool:
     """Return whether a tensor stands for one of many, in a call that ``torch.func.vmap`` makes."""
     while compat.is_functorch_wrapped_tensor(tensor):

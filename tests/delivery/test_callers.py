@@ -132,6 +132,6 @@ def test_equal_callers_are_told_apart_by_code_and_line_alone() -> None:
 
 
 def test_the_boundary_is_known_by_the_names_of_its_functions() -> None:
-    assert callers._is_of_a_boundary(boundary.run.__code__)
-    assert callers._is_of_a_boundary(boundary.run_in_place.__code__)
-    assert not callers._is_of_a_boundary(plain_python.run.__code__)
+    assert callers.is_of_a_boundary(boundary.run.__code__)
+    assert callers.is_of_a_boundary(boundary.run_in_place.__code__)
+    assert not callers.is_of_a_boundary(plain_python.run.__code__)

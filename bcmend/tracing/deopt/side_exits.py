@@ -268,6 +268,5 @@ def came_back(taken: SideExit, code: Any) -> None:
     if taken.lasting:
         return
     site = site_table.find(taken.key)
-    if site is not None:
-        weaken(Finding(Claim.FAILS, site))
+    if site is not None and weaken(Finding(Claim.FAILS, site)):
         frames.forget(code, "bcmend compiles an arm that has not failed")

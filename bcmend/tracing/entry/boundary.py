@@ -18,7 +18,7 @@ from typing import Any, Final
 from bcmend.bytecode.decode import unfused
 from bcmend.bytecode.names_used import origin_of
 from bcmend.bytecode.opcodes import CALLS, DELETES, INTRINSICS, LOCAL_DELETES, LOCAL_STORES, STORES
-from bcmend.delivery import callers, codec
+from bcmend.delivery import callers, codec, waiting_handlers
 from bcmend.delivery.records import Buffer, deliver
 from bcmend.dynamo import compat, frames, plain_python
 from bcmend.dynamo.models import translators
@@ -141,6 +141,14 @@ def _begin_call(clean: Clean | None) -> None:
         assumptions.begin_call()
 
 
+def _defer_nothing_if_caught(code: CodeType) -> None:
+    """Have a body, called from another call, raise at once what a frame in between may catch."""
+    state = body_states.state_of(code, is_body=True)
+    if state.deferring and waiting_handlers.is_one_inside():
+        for each in state.defer_nothing():
+            frames.forget(each, "bcmend defers no exception that may be caught")
+
+
 def _leave_clean(body: FunctionType, callback: Any, epoch: int, outer: Buffer | None) -> None:
     """Note that a call that began in an epoch has traced nothing, if it is no call in another."""
     if outer is None and epochs.present() == epoch and callable(callback):
@@ -155,6 +163,8 @@ def _made(
     outer, epoch = _CALL.buffer, epochs.present()
     if outer is None:
         _begin_call(clean)
+    else:
+        _defer_nothing_if_caught(_latest(body))
     if outer:
         deliver(outer)  # what an enclosing frame recorded before its graph broke comes first
     buffer: Buffer = []

@@ -14,7 +14,14 @@ from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, snapshots
 from bcmend.dynamo.models import containers, methods
-from bcmend.dynamo.values import TensorValue, Value, example_of, fake_mode_of, kind_of_number
+from bcmend.dynamo.values import (
+    TensorValue,
+    Value,
+    example_of,
+    fake_mode_of,
+    is_of_derived_class,
+    kind_of_number,
+)
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.effects.operator_runs import stand_in
 from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_number
@@ -276,7 +283,13 @@ _DTYPES: Final[dict[type, torch.dtype]] = {int: torch.int64, float: torch.float6
 
 
 def _require_one_kind(one: TensorValue, other: TensorValue) -> None:
-    """Refuse what is an array of numpy on one side alone; to the graph both are tensors."""
+    """Refuse what is an array of numpy on one side alone; to the graph both are tensors.
+
+    Refuse as well what is of a class derived from ``torch.Tensor``, which the operator returns none
+    of.
+    """
+    if any(map(is_of_derived_class, (one, other))):
+        raise NotThisWay("a turn changes a tensor of a class of its own")
     kinds = {isinstance(each, compat.NumpyNdarrayVariable) for each in (one, other)}
     if len(kinds) > 1:
         raise NotThisWay("a turn makes an array of a tensor, or a tensor of an array")

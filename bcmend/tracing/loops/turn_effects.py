@@ -10,6 +10,7 @@ from bcmend.dynamo.values import fake_mode_of
 from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.loops.loop_values import Carried
+from bcmend.tracing.lowering import arm_graphs
 from bcmend.tracing.merging import in_place
 from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.output import record_builder
@@ -56,6 +57,8 @@ def require_pure(
         changed: the tensors of the main trace that it may change in place.
         gradients: whether any flow through it.
     """
+    if arm_graphs.have_own_operators(trace):
+        raise NotThisWay(f"a turn has {arm_graphs.OWN_OPERATORS}")
     # The iterations of an inner loop were judged when that loop was written.
     nodes = [n for n in trace.graph.nodes if n.target is not torch.ops.higher_order.while_loop]
     hazards = hazards_of(nodes, fake_mode_of(tx))

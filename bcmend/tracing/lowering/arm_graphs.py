@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.fx import Graph, GraphModule, Node, Proxy
@@ -16,7 +16,7 @@ from torch.fx.proxy import GraphAppendingTracer
 
 from bcmend import meta_keys
 from bcmend.dynamo import compat, shape_env
-from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.dynamo.values import TensorValue, Value, example_of, has_own_operators
 from bcmend.tracing.backends import known_structures, uncompiled_sides
 from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
 from bcmend.tracing.effects.operator_runs import facts_of_node
@@ -53,6 +53,17 @@ def has_other_sizes(values: Iterable[Value], operands: Iterable[Proxy]) -> bool:
 def _form(example: torch.Tensor) -> Any:
     """Return what a copy of a tensor has of its form: not where in memory it begins."""
     return (example.size(), example.stride()) if example.layout is torch.strided else example
+
+
+#: Why there is no operator that calls a graph.
+OWN_OPERATORS: Final = "a tensor of a class with __torch_dispatch__"
+
+
+def have_own_operators(trace: ArmTrace) -> bool:
+    """Return whether a graph is given or makes a tensor of a class with ``__torch_dispatch__``."""
+    outer = (each.node for each in trace.lifted)
+    examples = (node.meta.get("example_value") for node in (*outer, *trace.graph.nodes))
+    return any(map(has_own_operators, compat.tree_leaves(list(examples))))
 
 
 def without_backward(*arms: ArmTrace) -> str:

@@ -11,13 +11,14 @@ from torch.fx import Node
 
 from bcmend.dynamo import compat, fx_graph, shape_env
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import TensorValue, Value, example_of
+from bcmend.dynamo.values import TensorValue, Value, example_of, has_own_operators
 from bcmend.names import SPLIT
 from bcmend.tracing.deopt import undo_log
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import arm_selects
 from bcmend.tracing.lowering import (
+    arm_graphs,
     cond,
     functional_rng,
     hoist_random,
@@ -98,6 +99,8 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
     are written, which cannot be taken back.
     """
     require_merged(branch.arms)
+    if has_own_operators(example_of(branch.predicate)):
+        raise Refusal("arms-differ", f"{arm_graphs.OWN_OPERATORS} as the condition")
     if branch.returns:
         branch = _with_lists_of_its_own(tx, branch)
     join, build_result, changes = _planned(tx, branch)
@@ -140,7 +143,9 @@ def _planned(tx: compat.Tracer, branch: TracedBranch) -> tuple[Join, Build, list
     """Plan what the arms leave behind; what is one object on one side alone is not merged."""
     apart: frozenset[int] = frozenset()
     while True:
-        join = Join(tx, branch.site, branch.form, branch.predicate, _merger(tx, branch, apart))
+        merger = _merger(tx, branch, apart)
+        consumed = tuple(each for arm in branch.arms for each in arm.effects.consumed)
+        join = Join(tx, branch.site, branch.form, branch.predicate, merger, consumed)
         one, other = branch.arms
         build_result = branch.plan(join, (one.result, other.result))
         changes = plan_changes(join, branch.arms)

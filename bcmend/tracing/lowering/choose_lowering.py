@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.values import fake_mode_of
+from bcmend.dynamo.values import example_of, fake_mode_of, has_own_operators
 from bcmend.tracing.effects.hazards import Hazards, hazards_of
 from bcmend.tracing.lowering import arm_graphs, functional_rng, hoist_random
 from bcmend.tracing.lowering.cost_model import Choice, weigh
@@ -55,6 +55,9 @@ def _only_by_where(arms: Arms, pairs: Sequence[Pair], *, gradients: bool) -> str
     """Return what ``torch.cond`` cannot do that a branch needs; empty if there is nothing."""
     if arm_graphs.leave_sizes_of_their_own(arms, [side for each in pairs for side in each.values]):
         return "torch.cond returns no tensor of a size that an arm alone knows"
+    values = [example_of(side) for each in pairs if not each.is_number for side in each.values]
+    if any(map(arm_graphs.have_own_operators, arms)) or any(map(has_own_operators, values)):
+        return f"torch.cond cannot take {arm_graphs.OWN_OPERATORS}"
     missing = arm_graphs.without_backward(*arms) if gradients else ""
     return missing and f"torch.cond has no backward of {missing}"
 

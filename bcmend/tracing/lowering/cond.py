@@ -17,11 +17,13 @@ from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.gradients import untaken_gradients
 from bcmend.tracing.lowering import flat_choices
 from bcmend.tracing.lowering.arm_graphs import (
+    OWN_OPERATORS,
     arm_graph,
     gradients_flow,
     has_other_sizes,
     has_to_be_a_tensor,
     has_to_be_covered,
+    have_own_operators,
     installed,
     require_backward,
 )
@@ -49,6 +51,8 @@ def by_cond(
     """
     if any(pair.is_number for pair in pairs):
         raise Refusal("arms-differ", "a size computed inside an arm")
+    if any(map(have_own_operators, (then_arm, else_arm))):
+        raise Refusal("arms-differ", OWN_OPERATORS)
     if gradients_flow(then_arm, else_arm):
         require_backward(then_arm, else_arm)
     _drop_places(then_arm, else_arm)

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from bcmend.delivery import records
-from bcmend.dynamo import compat, frames, snapshots
+from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
@@ -59,6 +59,7 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
     results = [arm.result for arm in arms]
     for sides in by_variable.values():
         known = next(side for side in sides if side is not None)
+        _require_no_failing_iterator(join, known.variable)
         if join.site.form(join.form).returns and iterators.end_here(
             join.tx, [known.variable], results, returns=True
         ):
@@ -82,10 +83,18 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
     return changes
 
 
+def _require_no_failing_iterator(join: Join, variable: Value) -> None:
+    """Raise ``Refusal`` where an iterator fails in Python, and not in Dynamo's model of it."""
+    if isinstance(variable, compat.DequeVariable) and iterators.go_over(join.tx, variable):
+        raise Refusal("arms-differ", "an arm changes a deque while a loop goes over it")
+
+
 def _is_better_journaled(join: Join, variable: Value, contents: Sequence[Any]) -> bool:
     """Return whether merged items of a container would tie the backwards of two calls together."""
     pairs = _that_may_outlive(variable, contents)
-    if not pairs or not can_be_journaled(variable) or _is_iterated_over(join.tx, variable):
+    if not pairs or not can_be_journaled(variable):
+        return False
+    if _is_iterated_over(join, variable, contents):
         return False
     return join.site.holds(Claim.READ_APART, join.form) and record_builder.is_open(join.tx)
 
@@ -220,7 +229,7 @@ def _plan_appended(
     is_own = isinstance(variable.mutation_type, compat.ValueMutationNew)
     if type(variable) not in (compat.ListVariable, OptionalList) or not is_own:
         return None
-    if finding.known is not None or _is_iterated_over(join.tx, variable):
+    if finding.known is not None or _is_iterated_over(join, variable, contents):
         return None
     one, other = (_appended(before, after) for after in contents)
     if one is None or other is None or _are_alike(one, other):
@@ -260,7 +269,7 @@ def plan_journal(
         raise Refusal("arms-differ", f"{name} differs and is read later")
     if not record_builder.is_open(join.tx):
         raise Refusal("arms-differ", f"{name} differs, outside a boundary")
-    if _is_iterated_over(join.tx, variable):
+    if _is_iterated_over(join, variable, contents):
         raise Refusal("arms-differ", f"{name} differs while a loop goes over it")
     location = Location(LocationKind.LOG, variable)
     phis: list[LocationPhi] = [Journaled(location)]
@@ -270,6 +279,13 @@ def plan_journal(
             plan = join.merger.adopt(added, then_side=taken)
             phis.append(OneSide(location, taken, refill(join, variable, removed, plan)))
     return phis
+
+
+def _is_iterated_over(join: Join, variable: Value, contents: Sequence[Any]) -> bool:
+    """Return whether an iterator that goes on behind the branch shows how its sides differ."""
+    items = vars(variable)["items"]
+    have_same_keys = isinstance(items, dict) and all(list(each) == list(items) for each in contents)
+    return iterators.go_over(join.tx, variable, but=join.consumed, keys_are_the_same=have_same_keys)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -297,17 +313,3 @@ def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]
         (key, value) for key, value in after.items() if key not in kept or before[key] is not value
     )
     return compat.TupleVariable(removed), pairs_of(changed)
-
-
-def _is_iterated_over(tx: compat.Tracer, variable: Value) -> bool:
-    """Return whether an iterator that is still in use has the contents of ``variable``."""
-    items, found = vars(variable)["items"], []
-
-    def note(value: Value) -> None:
-        if isinstance(value, compat.ListIteratorVariable) and value.items is items:
-            found.append(value)
-
-    for frame in frames.outwards(tx):
-        held = [*frame.symbolic_locals.values(), *frame.stack]
-        snapshots.visit(note, held, tx.output.side_effects)
-    return bool(found)

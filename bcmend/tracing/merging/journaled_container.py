@@ -26,6 +26,7 @@ from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states
 from bcmend.tracing.sites.phi import Build, Keep, Merged, OpenContents, Phi
 from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.speculation import iterators
 
 #: The field of a variable that says which branch journals it.
 
@@ -111,6 +112,8 @@ class JournaledContainer(OpenContents, Phi):
 
     def record(self, tx: compat.Tracer, method: str, arguments: Sequence[Value]) -> None:
         """Have a method called when the graph has run."""
+        if iterators.go_over(tx, self):  # type: ignore[arg-type]
+            self.ask()  # it may get another size, at which the iterator fails
         if method in ("extend", "extendleft", "update"):
             arguments = [self._as_it_is_now(tx, arguments[0])]
         elif method in ("__setitem__", "add", "discard") and not compat.is_hashable(arguments[0]):

@@ -16,7 +16,14 @@ import torch
 
 from bcmend.dynamo import compat, shape_env, values
 from bcmend.dynamo.models import containers, exceptions, objects, texts
-from bcmend.dynamo.values import TensorValue, Value, example_of, is_same_constant, is_unbacked
+from bcmend.dynamo.values import (
+    TensorValue,
+    Value,
+    example_of,
+    is_of_derived_class,
+    is_same_constant,
+    is_unbacked,
+)
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.locations import Location
@@ -310,6 +317,8 @@ class Merger:
         return lambda merged: merged[position]
 
     def _merge_tensors(self, one: TensorValue, other: TensorValue) -> Build:
+        if any(map(is_of_derived_class, (one, other))) and one.python_type() != other.python_type():
+            raise Refusal("arms-differ", "tensors of different classes")
         if one.as_proxy().node is other.as_proxy().node and not self.belongs(one):
             return lambda merged: one
         if type(one) is not type(other):
@@ -353,13 +362,17 @@ class Merger:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The place of a trace where the arms of a branch meet. ``form`` is that of the branch."""
+    """The place of a trace where the arms of a branch meet.
+
+    ``form`` is that of the branch, ``consumed`` the iterators that an arm has advanced.
+    """
 
     tx: compat.Tracer
     site: LiveSite
     form: int
     predicate: TensorValue
     merger: Merger
+    consumed: tuple[Value, ...] = ()
 
 
 def is_one_object(one: Value | None, other: Value | None) -> bool:

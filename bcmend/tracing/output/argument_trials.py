@@ -44,7 +44,9 @@ def try_arguments(
     if all(cannot_fail is not None and cannot_fail(value) for value in values):
         return
     if not deferred_exceptions.can_exit(tx, site):
-        if deferred_exceptions.handled_by_a_caller(tx):
+        if deferred_exceptions.handled_by_a_caller(tx) or deferred_exceptions.handled_between_calls(
+            tx
+        ):
             falsify(site.unmendable("handler-in-caller", "an argument may fail"))
         return
     stored = [

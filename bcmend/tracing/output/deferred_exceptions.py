@@ -13,20 +13,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bcmend.bytecode.opcodes import (
-    COPIES,
-    DISCARDS,
-    EXITS,
-    FILLERS,
-    HANDLER_ENDS,
-    HANDLERS,
-    INTRINSICS,
-    LOCAL_STORES,
-    RAISES_AGAIN,
-    SWAPS,
-    begin_with,
-)
-from bcmend.delivery import records
+from bcmend.bytecode.raised_again import may_keep
+from bcmend.delivery import records, waiting_handlers
 from bcmend.dynamo import compat, frames, values
 from bcmend.dynamo.models import exceptions, translators
 from bcmend.dynamo.values import Value, constant, example_of
@@ -41,9 +29,9 @@ from bcmend.tracing.output import (
     streams,
 )
 from bcmend.tracing.output.record_builder import Draft, Kind
-from bcmend.tracing.search.assumptions import Claim
-from bcmend.tracing.search.falsified import falsify
-from bcmend.tracing.sites import nesting_limits, site_table
+from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify, weaken
+from bcmend.tracing.sites import body_states, nesting_limits, site_table
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.speculation import arm_failures
@@ -120,14 +108,19 @@ def make_guard(
     A side exit does it as eager execution does. Where there can be none, a record calls ``action``,
     which raises, at the end of the call: it sees cells and objects as they are then.
     """
-    if can_exit(tx, site):
+    is_handled = handled_by_a_caller(tx)
+    # If a call behind a side exit has not failed, a handler of another frame has been around it.
+    if can_exit(tx, site) or (not is_handled and _can_be_left(tx, site)):
         make_side_exit(tx, site, predicate)
         return True
-    if handled_by_a_caller(tx):
+    if is_handled:
         site.refuse("handler-in-caller")
         return False
     if tx.export:
         return _make_assertion(tx, site, predicate)
+    if handled_between_calls(tx):
+        site.refuse("handler-in-caller", "a function between it and the patched call may catch it")
+        return False
     return make_record(tx, site, action, inputs, predicate)
 
 
@@ -158,14 +151,16 @@ _IN_QUOTES: Final = str.maketrans({'"': "'", "\\": "/"})
 
 def can_exit(tx: compat.Tracer, site: LiveSite) -> bool:
     """Return whether the frame can have a side exit for ``site``, as far as is known."""
+    return site.holds(Claim.FAILS) and _can_be_left(tx, site)
+
+
+def _can_be_left(tx: compat.Tracer, site: LiveSite) -> bool:
+    """Return whether the frame can have a side exit where the call behind it is known to fail."""
     if record_builder.is_in_a_body(tx):
         return False
     at_boundary = frames.ends_at_a_boundary(tx)
-    return (
-        side_exits.are_possible(tx, at_boundary=at_boundary)
-        and site.holds(Claim.FAILS)
-        and site.holds(Claim.THROWN_AWAY)
-    )
+    is_possible = side_exits.are_possible(tx, at_boundary=at_boundary)
+    return is_possible and site.holds(Claim.THROWN_AWAY)
 
 
 def make_side_exit(tx: compat.Tracer, site: LiveSite, predicate: compat.TensorVariable) -> None:
@@ -235,31 +230,34 @@ def handled_by_a_caller(tx: compat.Tracer) -> bool:
     """Return whether an exception raised here could be caught in the code being traced."""
     return any(
         # The exit of an open ``with`` that is user code may swallow an exception.
-        translators.is_in_a_context_of_the_program(frame)
-        or _caught_in(frame, exceptions.handler_of(frame.current_instruction))
-        for frame in frames.outwards(tx)
+        translators.is_in_a_context_of_the_program(frame) or _is_caught_in(frame)
+        for frame in frames.being_traced(tx)
     )
 
 
-#: How handlers begin that raise again what comes to them: of a ``with``, around a handler, of an
-#: inlined comprehension, and around all of a generator; the last two are CPython's since 3.12.
-_RAISE_AGAIN: Final = (
-    (HANDLERS, EXITS),
-    (COPIES, HANDLER_ENDS, RAISES_AGAIN),
-    (SWAPS, DISCARDS, SWAPS, LOCAL_STORES),
-    (INTRINSICS, RAISES_AGAIN),
-)
+def _is_caught_in(frame: Any) -> bool:
+    """Return whether a handler around what a frame being traced calls may keep an exception."""
+    instructions = frame.instructions
+
+    def handler_over(index: int) -> int | None:
+        entry = exceptions.handler_of(instructions[index])
+        return None if entry is None else frame.indexof[entry.target]
+
+    entry = exceptions.handler_of(frame.current_instruction)
+    first = None if entry is None else frame.indexof[entry.target]
+    return may_keep([each.opname for each in instructions], first, handler_over)
 
 
-def _caught_in(frame: Any, entry: Any) -> bool:
-    """Return whether a handler from ``entry`` outwards may keep an exception."""
-    while entry is not None:
-        start = frame.indexof[entry.target]
-        window = frame.instructions[start : start + 12]
-        handler = [one for one in window if one.opname not in FILLERS]  # ranges may begin with one
-        names = [one.opname for one in handler]
-        raises = [one for one in handler if one.opname in RAISES_AGAIN]
-        if not raises or not any(begin_with(names, each) for each in _RAISE_AGAIN):
-            return True
-        entry = exceptions.handler_of(raises[0])
-    return False
+def handled_between_calls(tx: compat.Tracer) -> bool:
+    """Return whether what the code being traced raises could be caught inside the patched call.
+
+    It is called by a frame that Python runs then, which goes on with what the call has left.
+    """
+    code = tx.output.root_tx.f_code
+    state = body_states.state_of(frames.resumed(code))
+    if state.holds(Claim.UNCAUGHT) and waiting_handlers.is_one_inside():
+        weaken(Finding(Claim.UNCAUGHT, state))
+    if state.holds(Claim.UNCAUGHT):
+        state.note_deferring(code)
+        return False
+    return True

@@ -104,6 +104,10 @@ class Claim(Enum):
         "code reads what its own branches leave in one form", "it is split there", rewrites=True
     )
 
+    UNCAUGHT = ClaimRow(
+        "what a body raises is caught by nobody inside the outermost call",
+        "a check that cannot be a side exit is left unchanged",
+    )
     WHOLE = ClaimRow("the body can be captured whole", "its graph may break")
     COMPILED_PATH = ClaimRow(
         "what code does where it is being compiled can be captured", "it is told that it is not"

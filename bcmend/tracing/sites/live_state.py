@@ -277,6 +277,7 @@ class BodyState(Subject):
     ``spare``: the same code for calls whose numbers would make one variant too many, without
     such numbers.
     ``clean``: left by a call that has traced nothing.
+    ``deferring``: code of it that was compiled with exceptions that come when its graph has run.
     """
 
     function: str
@@ -305,6 +306,7 @@ class BodyState(Subject):
     counted: set[str] = field(default_factory=set)
     spare: CodeType | None = None
     clean: Clean | None = None
+    deferring: list[weakref.ref[CodeType]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -315,6 +317,17 @@ class BodyState(Subject):
     def may_break(self) -> bool:
         """Return whether graph breaks are allowed: no boundary waits, or they cannot be helped."""
         return not self.is_body or not self.holds(Claim.WHOLE)
+
+    def note_deferring(self, code: CodeType) -> None:
+        """Note that what is compiled of ``code`` may raise once its graph has run."""
+        self.deferring.append(weakref.ref(code))
+
+    def defer_nothing(self) -> list[CodeType]:
+        """Defer no exception from now on; return the code that has to be compiled anew."""
+        weaken(Finding(Claim.UNCAUGHT, self))
+        found = [code for each in self.deferring if (code := each()) is not None]
+        self.deferring.clear()
+        return found
 
     def leave_numbers(self) -> bool:
         """Take no more numbers out of tensors; return whether any were."""

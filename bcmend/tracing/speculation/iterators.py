@@ -129,3 +129,34 @@ def _held_by_frames(tx: compat.Tracer, but: Sequence[Any]) -> Iterator[Any]:
                 is_lazy = type(each) is compat.LazyVariableTracker
                 if not is_lazy and not snapshots.is_consumable(each):
                     yield vars(each)
+
+
+def go_over(
+    tx: compat.Tracer,
+    variable: Value,
+    *,
+    but: Sequence[Value] = (),
+    keys_are_the_same: bool = False,
+) -> bool:
+    """Return whether an iterator that is still in use has the contents of a container.
+
+    Args:
+        tx: the frame being traced.
+        variable: the container.
+        but: iterators that do not count.
+        keys_are_the_same: whether only values of a dictionary are other ones, which an iterator
+            over its keys does not show.
+    """
+    items, found = vars(variable)["items"], []
+
+    def note(value: Value) -> None:
+        if not isinstance(value, compat.IteratorVariable) or any(value is each for each in but):
+            return
+        of_a_list = isinstance(value, compat.ListIteratorVariable) and value.items is items
+        if of_a_list or snapshots.goes_over(value, items, keys_alone=keys_are_the_same):
+            found.append(value)
+
+    for frame in frames.being_traced(tx):
+        held = [*frame.symbolic_locals.values(), *frame.stack]
+        snapshots.visit(note, held, tx.output.side_effects)
+    return bool(found)

@@ -81,7 +81,9 @@ def _in_a_generator() -> Iterator[None]:
     yield
 
 
-def _frame(function: Callable[[], object], *contexts: object, parent: Any = None) -> Any:
+def _frame(
+    function: Callable[[], object], *contexts: object, parent: Any = None, waiting: Any = ()
+) -> Any:
     """Return a frame of ``function`` as Dynamo traces it, where it calls ``_here``."""
     codes = code_objects(
         function.__code__
@@ -95,6 +97,7 @@ def _frame(function: Callable[[], object], *contexts: object, parent: Any = None
         current_instruction=call,
         block_stack=[SimpleNamespace(with_context=each) for each in contexts],
         parent=parent,
+        output=SimpleNamespace(_current_tx=list(waiting)),
     )
 
 
@@ -123,6 +126,11 @@ def test_a_caller_may_handle_what_its_callee_raises() -> None:
     outer = _frame(_in_a_try)
     assert deferred_exceptions.handled_by_a_caller(_frame(_bare, parent=outer))
     assert not deferred_exceptions.handled_by_a_caller(_frame(_bare, parent=_frame(_in_a_with)))
+
+
+def test_who_resumes_a_generator_may_handle_what_it_raises() -> None:
+    resuming = _frame(_in_a_try)
+    assert deferred_exceptions.handled_by_a_caller(_frame(_in_a_generator, waiting=[resuming]))
 
 
 def test_the_exit_of_a_block_of_the_program_may_swallow_an_exception() -> None:
