@@ -460,6 +460,40 @@ def test_a_recomputation_that_ends_early_writes_nothing(capsys: pytest.CaptureFi
     assert step(_mended(program)) == eager.splitlines(keepends=True)[0]
 
 
+class _Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        return x.sin().exp().sum() if x.sum() > 0 else x.cos().sum()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_recomputation_that_ends_early_counts_nothing(backend: str) -> None:
+    def counts(function: Any, model: _Counting, *, early: bool) -> list[int]:
+        found = []
+        for _ in range(2):
+            x = torch.ones(3, requires_grad=True)
+            with torch.utils.checkpoint.set_checkpoint_early_stop(early):
+                loss = torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)
+                found.append(model.count)
+                loss.backward()
+            found.append(model.count)
+        return found
+
+    def compiled(prepared: Callable[[_Counting], _Counting], *, early: bool) -> list[int]:
+        torch._dynamo.reset()
+        model = prepared(_Counting())
+        return counts(torch.compile(model, backend=backend), model, early=early)
+
+    eager = _Counting()
+    assert counts(eager, eager, early=True) == [1, 2, 3, 4]
+    assert compiled(bcmend.patch, early=True) == [1, 1, 2, 2]
+    assert compiled(bcmend.patch, early=False) == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("kind", [TimeoutError, RuntimeError])
 def test_what_comes_before_an_exception_from_outside_is_lost(
     kind: type[Exception], capsys: pytest.CaptureFixture[str]
