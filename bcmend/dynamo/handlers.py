@@ -113,9 +113,26 @@ if methods.ASSIGN_SUBSCRIPT in vars(compat.TensorVariable):  # as torch 2.13 doe
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What reads an attribute of a value that it is given.
+
+    Attributes:
+        name: of the attribute; ``None`` if Dynamo does not know it.
+        plain: reads it as without the default of the read.
+    """
+
+    name: str | None
+    full: Callable[[Any], Any]
+    plain: Callable[[Any], Any]
+
+    def __call__(self, owner: Any) -> Any:
+        return self.full(owner)
+
+
 #: Is given what reads an attribute of a value, the translator, the value whose attribute is read,
 #: and the default of the read or ``None``.
-Reading = Callable[[Callable[[Any], Any], Any, Any, Any], Any]
+Reading = Callable[[Read, Any, Any, Any], Any]
 
 
 def attribute_read(purpose: str, *, place: int = 0) -> Callable[[Reading], Reading]:
@@ -123,17 +140,22 @@ def attribute_read(purpose: str, *, place: int = 0) -> Callable[[Reading], Readi
 
     def declare(reading: Reading) -> Reading:
         def of_builtin(inner: Any, builtin: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
-            def read(owner: Any) -> Any:
-                return inner(builtin, tx, [owner, *args[1:]], kwargs)
+            def read(count: int | None) -> Callable[[Any], Any]:
+                return lambda owner: inner(builtin, tx, [owner, *args[1:count]], kwargs)
 
-            return reading(read, tx, args[0], (*args, None, None)[2])
+            is_known = args[1].is_python_constant()
+            name = args[1].as_python_constant() if is_known else None
+            return reading(Read(name, read(None), read(2)), tx, args[0], (*args, None, None)[2])
 
         def of_function(
             inner: Any, tx: compat.Tracer, owner: Any, name: str, default: Any = None
         ) -> Any:
-            def read(owner: Any) -> Any:
-                return inner(tx, owner, name, *(() if default is None else (default,)))
-
+            given = () if default is None else (default,)
+            read = Read(
+                name,
+                lambda owner: inner(tx, owner, name, *given),
+                lambda owner: inner(tx, owner, name),
+            )
             is_value = isinstance(default, compat.VariableTracker)
             return reading(read, tx, owner, default if is_value else None)
 

@@ -55,8 +55,21 @@ class Slot(Generic[T]):
         return self._make()
 
 
-def _values(holder: Any) -> dict[Slot[Any], Any]:
-    return holder.__dict__.setdefault(_ATTRIBUTE, {})  # type: ignore[no-any-return]
+class _Values(dict[Slot[Any], Any]):
+    """What is stored on one object, which is not pickled or copied with it.
+
+    Dynamo's callback is a part of what ``torch.compile`` returns, and goes where that goes.
+    """
+
+    def __reduce__(self) -> tuple[type[dict[Any, Any]], tuple[()]]:
+        return dict, ()  # which is read where bcmend is not installed, too
+
+
+def _values(holder: Any) -> _Values:
+    values = holder.__dict__.get(_ATTRIBUTE)
+    if not isinstance(values, _Values):  # none yet, or what was loaded
+        values = holder.__dict__[_ATTRIBUTE] = _Values()
+    return values
 
 
 def remember(holder: Any) -> Callable[[], None]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import gc
+import pickle
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -52,6 +54,22 @@ def test_a_value_goes_with_its_holder() -> None:
     del holder
     gc.collect()
     assert value() is None
+
+
+def _pickled(holder: SimpleNamespace) -> SimpleNamespace:
+    return pickle.loads(pickle.dumps(holder))  # type: ignore[no-any-return]
+
+
+def test_a_value_is_not_copied_with_its_holder() -> None:
+    slot: Slot[object] = Slot(lambda: lambda: None, rolls_back=False)
+    holder = SimpleNamespace(name="a")
+    value = slot.of(holder)
+    for again in (copy.deepcopy, _pickled):
+        copied = again(holder)
+        assert copied.name == "a" and slot.peek(copied) is None
+        assert slot.of(copied) is not value
+        assert again(copied).name == "a"
+        assert slot.of(holder) is value
 
 
 @dataclass(slots=True, eq=False)

@@ -7,10 +7,10 @@ failure, minimised, under corpus/regressions.
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 import multiprocessing
 import os
-import random
 import resource
 import sys
 import time
@@ -23,10 +23,19 @@ from typing import Any, Final
 
 import torch
 
-from tests.fuzz.grammar import random_program
 from tests.fuzz.oracles import SLOW, WRONG, Verdict
+from tests.fuzz.programs import Program
 from tests.fuzz.saved import save
-from tests.fuzz.search import SEEDS_OF_A_JOB, SHARES, Tried, minimised, search, signature
+from tests.fuzz.search import (
+    SEEDS_OF_A_JOB,
+    SHARES,
+    SUBJECTS,
+    Tried,
+    minimised,
+    program_about,
+    search,
+    signature,
+)
 
 
 @dataclass(slots=True)
@@ -81,7 +90,12 @@ _MINIMISING: Final = 45.0
 
 
 def _work(
-    first: int, end: float, shares: dict[str, float], seen: set[str], queue: Any, state: Any
+    first: int,
+    end: float,
+    how: tuple[dict[str, float], Sequence[str]],
+    seen: set[str],
+    queue: Any,
+    state: Any,
 ) -> None:
     """Search until `end`, or until this process has become too large or was interrupted.
 
@@ -95,7 +109,7 @@ def _work(
         memory.value = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     left = end - time.time()
-    for tried in search(first, left, shares, begin=begin):
+    for tried in search(first, left, how[0], begin=begin, subjects=how[1]):
         queue.put(tried)
         kind = f"{tried.oracle} {signature(tried.verdict)}"
         left = end - time.time()
@@ -110,6 +124,7 @@ def _work(
 def run(arguments: argparse.Namespace) -> int:
     """Search in several processes; return how many kinds of failure were found."""
     shares = {name: SHARES[name] for name in arguments.oracles.split(",")}
+    subjects = arguments.about.split(",")
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     end = time.time() + arguments.minutes * 60
@@ -119,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
         state = context.Value("q", first), context.Value("d", time.time()), context.Value("q", 0)
         kinds = set(failures)
         process = context.Process(
-            target=_work, args=(first, end, shares, kinds, queue, state), daemon=True
+            target=_work, args=(first, end, (shares, subjects), kinds, queue, state), daemon=True
         )
         process.start()
         return _Job(process, *state)
@@ -137,7 +152,8 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"slow ({found.oracle}, seed {found.seed}):\n{found.program.text}")
         elif found is not None:
             _report(*found, failures)
-        jobs = [each for job in jobs for each in _kept(job, end, started, failures)]
+        make = functools.partial(program_about, subjects)
+        jobs = [each for job in jobs for each in _kept(job, end, started, make, failures)]
         if time.time() > next_lines:
             next_lines += 60
             print(*tally.lines(), _memory(jobs), sep="\n", flush=True)
@@ -146,7 +162,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _kept(
-    job: _Job, end: float, started: Callable[[int], _Job], failures: dict[str, Tried]
+    job: _Job,
+    end: float,
+    started: Callable[[int], _Job],
+    make: Callable[[int], Program],
+    failures: dict[str, Tried],
 ) -> list[_Job]:
     """Return a job that goes on, or the one that takes its place while there is time."""
     hangs = time.time() - job.begun.value > _LONGEST_SILENCE
@@ -157,13 +177,12 @@ def _kept(
     job.process.join()
     if job.process.exitcode:
         what = "it hangs" if hangs else f"the process ends with {job.process.exitcode}"
-        _report_end(job.number.value, what, failures)
+        _report_end(job.number.value, make(job.number.value), what, failures)
     return [started(job.number.value + 1)] if time.time() < end - 5 else []
 
 
-def _report_end(number: int, what: str, failures: dict[str, Tried]) -> None:
+def _report_end(number: int, program: Program, what: str, failures: dict[str, Tried]) -> None:
     """Save a program that has ended its process; which oracle it was is not known any more."""
-    program = random_program(random.Random(number))
     tried = Tried(program, "compiled", Verdict(WRONG, (f"{what}",)), 0.0, number)
     _report(tried, tried, failures)
 
@@ -190,5 +209,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--about", default=",".join(SUBJECTS), help="separated by commas")
     parser.add_argument("--oracles", default=",".join(SHARES), help="separated by commas")
     return min(run(parser.parse_args(arguments)), 100)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tests.fuzz.containers import random_containers
 from tests.fuzz.grammar import random_program
 from tests.fuzz.oracles import WRONG, Verdict, judge
 from tests.fuzz.programs import Program
@@ -30,6 +31,18 @@ SHARES: Final[Mapping[str, float]] = {
     "exported": 0.05,
     "surface": 0.05,
 }
+
+
+#: What programs may be about.
+SUBJECTS: Final[Mapping[str, Callable[[random.Random], Program]]] = {
+    "anything": random_program,
+    "containers": random_containers,
+}
+
+
+def program_about(subjects: Sequence[str], number: int) -> Program:
+    """Return the program of a number; the subjects take turns."""
+    return SUBJECTS[subjects[number % len(subjects)]](random.Random(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,7 @@ def search(
     shares: Mapping[str, float] = SHARES,
     limit: float = 15.0,
     begin: Callable[[int], None] = lambda number: None,
+    subjects: Sequence[str] = tuple(SUBJECTS),
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Tried]:
     """Try programs until the time is over.
@@ -63,6 +77,7 @@ def search(
         shares: of the time, by oracle.
         limit: seconds of the processor's time that one program may take.
         begin: is told the number of each program before it is tried.
+        subjects: what programs are about.
         clock: tells the seconds; those of the processor, if a machine is busy with other things.
     """
     end = clock() + seconds
@@ -72,7 +87,7 @@ def search(
             return
         begin(number)
         begun = time.process_time()
-        program = random_program(random.Random(number))
+        program = program_about(subjects, number)
         oracle = min(shares, key=lambda each: spent[each] / shares[each])
         verdict = judge(oracle, program, limit)
         took = time.process_time() - begun

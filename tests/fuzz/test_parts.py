@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,17 +12,19 @@ from pathlib import Path
 from types import CodeType
 
 import pytest
+import torch
 
 from tests.fuzz.bugs import PLANTED
+from tests.fuzz.containers import random_containers
 from tests.fuzz.grammar import Choices, program_of, random_program
-from tests.fuzz.oracles import SAME, SLOW, WRONG, Verdict, judge
+from tests.fuzz.oracles import SAME, SLOW, STOCK_TOO, WRONG, Verdict, judge
 from tests.fuzz.plain import mend_in_place
 from tests.fuzz.planted import applied, replaced
 from tests.fuzz.prelude import NAMES
 from tests.fuzz.programs import Program, factory_of, inputs_of
 from tests.fuzz.reduce import reduced
 from tests.fuzz.saved import save, saved
-from tests.fuzz.search import search, signature
+from tests.fuzz.search import program_about, search, signature
 from tests.fuzz.steering import Pool, visited
 
 BODY = """
@@ -194,3 +197,53 @@ def test_a_signature_leaves_numbers_out() -> None:
     texts = (f"call {n}: result: values [{n}.0] and [2.0]" for n in (1, 3))
     one, other = (signature(Verdict(WRONG, (text,))) for text in texts)
     assert one == other == "result: values [#] and [#]"
+
+
+def test_programs_about_containers_run_and_tell_of_identity() -> None:
+    for seed in range(60):
+        program = random_containers(random.Random(seed))
+        assert program == random_containers(random.Random(seed))
+        run = factory_of(program)()
+        for each in inputs_of(program)():
+            result = run(*each.arguments)
+            assert isinstance(result, tuple) and isinstance(result[0], torch.Tensor)
+
+
+def test_programs_about_containers_have_aliases_that_are_changed() -> None:
+    texts = [random_containers(random.Random(seed)).body for seed in range(60)]
+    for wanted in (
+        r"^\s+\w+ = \w+ = ",
+        r" is ",
+        r"\.append\(",
+        r"nonlocal",
+        r"return x \+ .*early",
+    ):
+        found = [text for text in texts if re.search(wanted, text, re.MULTILINE)]
+        assert len(found) > 5, wanted
+
+
+LOST_ALIAS = Program(
+    """
+def make():
+    def program(x):
+        a = [1]
+        b = list(a) if torch.compiler.is_compiling() else a
+        if x.sum() > 0:
+            b.append(2)
+        return x + len(a), a is b
+    return program
+""",
+    CALLS,
+)
+
+
+def test_a_lost_alias_is_found() -> None:
+    """The program itself loses it wherever it is compiled, on torch alone as well."""
+    assert judge("compiled", LOST_ALIAS).kind == STOCK_TOO
+
+
+def test_the_subjects_of_a_search_take_turns() -> None:
+    both = [program_about(("anything", "containers"), number) for number in range(4)]
+    assert both[1] == random_containers(random.Random(1)) != both[0]
+    assert both[2] == random_program(random.Random(2))
+    assert program_about(("containers",), 2) == random_containers(random.Random(2))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import bcmend
 from tests.equivalence import assert_equivalent, call
 
 
@@ -131,3 +132,42 @@ def test_an_attribute_that_is_not_there_is_asked_for_as_often(kind: Any, make_pr
     if make_program is _read_before_restarts and kind is not Counting:
         return  # shows an address
     assert_equivalent(make, _signs, fullgraph=False, graphs=None, recompiles=None)
+
+
+class _Key:
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    def __hash__(self) -> int:
+        self.log.append("hash")
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def _asked_for_hashes(compiled: Callable[[Any], Any]) -> list[int]:
+    def program(table: dict[Any, int], x: Tensor) -> Any:
+        if x.sum() > 0:
+            table["late"] = 1
+        return x + len(table)
+
+    log: list[str] = []
+    table: dict[Any, int] = {_Key(log): 1}
+    run, counts = compiled(program), []
+    for sign in (1.0, -1.0, 1.0):
+        log.clear()
+        run(table, torch.full((2,), sign))
+        counts.append(len(log))
+    return counts
+
+
+@pytest.mark.usefixtures("dynamo_begun_anew")
+def test_what_torch_asks_in_each_trace_is_asked_in_each_trace() -> None:
+    eager = _asked_for_hashes(lambda program: program)
+    stock = _asked_for_hashes(lambda program: torch.compile(program, backend="eager"))
+    torch._dynamo.reset()
+    mended = _asked_for_hashes(lambda each: torch.compile(bcmend.patch(each), backend="eager"))
+    assert eager == [0, 0, 0]
+    assert mended[0] >= stock[0] > 0
+    assert mended[1:] <= stock[1:]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from bcmend.dynamo.models import objects
 from bcmend.knowledge.qualified_names import plain, resolved
+from bcmend.knowledge.static_lookup import ancestors, namespace
 
 #: The variable in which methods with ``super()`` have their class.
 _OWN_CLASS: Final = frozenset(["__class__"])
@@ -35,7 +36,8 @@ def _was_there_before(function: FunctionType, args: Sequence[Any]) -> bool:
     if resolved(f"{function.__module__}.{function.__qualname__}") is function:
         return True
     kind = objects.class_from_outside(args[0].realize()) if args else None
-    members = (each for base in kind.__mro__ for each in vars(base).values()) if kind else ()
+    kinds = () if kind is None else ancestors(kind)  # a class may have a truth of its own
+    members = (each for base in kinds for each in namespace(base).values())
     return any(function in _functions_of(each) for each in members)
 
 

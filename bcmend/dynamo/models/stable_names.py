@@ -56,7 +56,7 @@ TracingContext: fake_mode global_context guards_context try_get
 GlobalContext: global_state
 GuardsContext: dynamo_guards
 GuardsSet: inner remove_guards_with_source update
-Guard: name user_stack
+Guard: create_fn name originating_source user_stack
 GuardBuilder: HASATTR get_guard_manager
 Source: make_guard name reconstruct
 ChainedSource: base

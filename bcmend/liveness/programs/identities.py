@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bcmend.liveness.program import Arguments, program, signs
+from bcmend.liveness.program import Arguments, beside, program, signs
 
 Function = Callable[..., Any]
 
@@ -221,5 +221,28 @@ def a_module_in_an_arm() -> Function:
 
             return x + colorsys.ONE_THIRD
         return x - 1
+
+    return program
+
+
+class Forwarding:
+    """Answers for some attributes that it does not have."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "shift":
+            raise AttributeError(name)
+        return 2.0
+
+
+@program(
+    "UserDefinedObjectVariable.call_obj_hasattr",
+    "attributes that code of the program answers for",
+    inputs=beside(Forwarding),
+)
+def attributes_that_are_answered_for() -> Function:
+    def program(x: Tensor, owner: Any) -> Any:
+        if x.sum() > 0 and hasattr(owner, "shift"):
+            x = x + owner.shift
+        return x * getattr(owner, "scale", 3.0), hasattr(owner, "scale")
 
     return program

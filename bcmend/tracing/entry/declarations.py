@@ -27,6 +27,7 @@ from bcmend.tracing.backends import (
 )
 from bcmend.tracing.gradients import inner_gradients, input_leaves, repeated_arguments
 from bcmend.tracing.handlers import (
+    answered_attributes,
     any_all,
     checks,
     data_stores,

@@ -282,13 +282,13 @@ def _require_no_question(variable: Value, name: str, *, is_guarded: bool = False
     if not isinstance(variable, compat.UserDefinedObjectVariable):
         return
     kinds = ancestors(type(owner))
-    asked = [name for name in ("__getattribute__", "__getattr__") if _is_of_program(kinds, name)]
+    asked = [name for name in ("__getattribute__", "__getattr__") if is_of_program(kinds, name)]
     is_there = name in dictionary(owner) or any(name in namespace(kind) for kind in kinds)
     if "__getattribute__" in asked or (asked and (is_guarded or not is_there)):
         raise Refusal("arms-differ", f"{asked[0]} would be asked for the attribute {name}")
 
 
-def _is_of_program(kinds: Sequence[type], name: str) -> bool:
+def is_of_program(kinds: Sequence[type], name: str) -> bool:
     """Return whether a method that classes have first is written in Python, and not torch's."""
     found = next((namespace(kind)[name] for kind in kinds if name in namespace(kind)), None)
     return isinstance(found, FunctionType) and found is not torch.nn.Module.__getattr__
