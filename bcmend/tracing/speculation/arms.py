@@ -372,9 +372,10 @@ def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
         if snapshots.is_consumable(variable) or snapshots.is_exception(variable):
             recording.check_allowed_side_effect(variable)
 
-    for variable in list(recording.id_to_variable.values()):
-        note(variable)
-    snapshots.visit(note, arguments, recording)
+    tracked = list(recording.id_to_variable.values())
+    pending = [each for held in recording.store_attr_mutations.values() for each in held.values()]
+    # What the call has made is not tracked: it is found in what holds it.
+    snapshots.visit(note, [*tracked, *pending, *arguments], recording)
 
 
 def _forget_the_arm(live: compat.SideEffects, before: compat.SideEffects, scope: int) -> None:
