@@ -1,4 +1,4 @@
-"""What an arm changes of a container that the call has made and that something from before holds."""
+"""What an arm changes of a container that the call has made and something from before holds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _in_an_object(made: Any) -> Callable[[], Any]:
 
 
 def _add_in_place(held: Any) -> None:
-    held += [1]  # noqa: F841
+    held += [1]
 
 
 CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
