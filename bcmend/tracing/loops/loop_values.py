@@ -298,7 +298,8 @@ def _is_same(one: Value, other: Value) -> bool:
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         # ``x += 1`` gives ``x`` another node, but leaves it the same tensor.
         return one is other or example_of(one) is example_of(other)
-    if not (one.is_python_constant() and other.is_python_constant()):
+    is_object = one.mutation_type is not None or other.mutation_type is not None
+    if is_object or not (one.is_python_constant() and other.is_python_constant()):
         return one is other
     left, right = one.as_python_constant(), other.as_python_constant()
     return type(left) is type(right) and repr(left) == repr(right)

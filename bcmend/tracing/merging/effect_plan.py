@@ -7,7 +7,7 @@ sides (the present value where a side stores nothing), or of what each side leav
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final
@@ -57,12 +57,11 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
             by_variable.setdefault(id(change.variable), [None, None])[side] = change
     changes: list[LocationPhi] = []
     results = [arm.result for arm in arms]
-    for sides in by_variable.values():
+    ending = ending_containers(join.tx, arms, results) if _returns(join) else frozenset()
+    for key, sides in by_variable.items():
+        if key in ending:
+            continue
         known = next(side for side in sides if side is not None)
-        if join.site.form(join.form).returns and iterators.end_here(
-            join.tx, [known.variable], results, returns=True
-        ):
-            continue  # the frame ends, and the container with it
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
         if _is_table_of_names(known.variable):
             changes += _table_changes(join, known, contents)
@@ -80,6 +79,37 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
             continue
         changes += plan_journal(join, known.variable, before, contents)
     return changes
+
+
+def _returns(join: Join) -> bool:
+    return join.site.form(join.form).returns
+
+
+def ending_containers(
+    tx: compat.Tracer,
+    arms: tuple[ArmTrace, ArmTrace],
+    results: Sequence[Value],
+    handed_out: Collection[int] = (),
+) -> frozenset[int]:
+    """Return the changed containers, by identity, that end with the branch and its frame.
+
+    ``results`` are what counts as handed out by it; ``handed_out`` says which containers among the
+    changed ones are too, by identity, though nothing in ``results`` holds them.
+    """
+    changes = [each for arm in arms for each in arm.effects.containers]
+    known = {id(each.variable): each.variable for each in changes}
+    ending = frozenset(known)
+    while True:
+        staying = [e for e in changes if id(e.variable) not in ending or id(e.variable) in handed_out]
+        left = [results, *(arm.stored for arm in arms), *(each.after["items"] for each in staying)]
+        held = {
+            key
+            for key in ending
+            if not iterators.end_here(tx, [known[key]], left, returns=True)
+        }
+        if not held:
+            return ending
+        ending -= held
 
 
 def _is_better_journaled(join: Join, variable: Value, contents: Sequence[Any]) -> bool:

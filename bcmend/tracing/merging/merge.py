@@ -128,7 +128,8 @@ class Merger:
         ):
             return self._join(one, other)
         if _is_constant(one) and _is_constant(other):
-            return _merge_constants(one, other)
+            is_object = not (one.mutation_type is None and other.mutation_type is None)
+            return self._join(one, other) if is_object else _merge_constants(one, other)
         if (number := self._number_of_both(one, other)) is not None:
             return self.adopt(number)
         if type(one) is not type(other):
@@ -329,10 +330,19 @@ class Merger:
             raise Refusal("alias-changed", "a container that is one object on one side only")
         key = id(one), id(other)
         if key not in self.joined:
-            is_list = type(one) is compat.ListVariable
-            plan = (self._merge_sequences if is_list else self._merge_dictionaries)(one, other)
+            plan = self._plan_of_containers(one, other)
             self.joined[key] = one, other, _once(plan), len(self.pairs)
         return self.joined[key][2]
+
+    def _plan_of_containers(self, one: Any, other: Any) -> Build:
+        if type(one) is compat.ListVariable:
+            return self._merge_sequences(one, other)
+        if type(one) is compat.ConstDictVariable:
+            return self._merge_dictionaries(one, other)
+        items = [each for side in (one, other) for each in getattr(side, "items", ())]
+        if any(_has_identity(each) for each in items):
+            raise Refusal("arms-differ", f"two different objects of type {_describe(one)}")
+        return _merge_constants(one, other)
 
     def _merge_sequences(self, one: Any, other: Any) -> Build:
         count, others = len(one.items), len(other.items)
@@ -386,6 +396,11 @@ def _is_constant(value: Value) -> bool:
     """Return whether equal values cannot be told apart; two lists that others hold can be."""
     may_be_held = value.mutation_type is not None and not is_made_inside(value)
     return not may_be_held and value.is_python_constant()
+
+
+def _has_identity(value: Any) -> bool:
+    """Return whether an item of a container is an object that can be changed."""
+    return getattr(value, "mutation_type", None) is not None
 
 
 def _merge_constants(one: Value, other: Value) -> Build:
