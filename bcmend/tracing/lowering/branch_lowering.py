@@ -124,7 +124,8 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
     changed = dict.fromkeys(each.location for each in changes)
     opened = [each.owner for each in changed if each.kind is LocationKind.LOG]
     object_snapshot.require_closed(tx, written, opened)
-    location_phi.apply(join, [*changes, *records], merged)
+    replaced = location_phi.apply(join, [*changes, *records], merged)
+    shared_results.watch_written_back(tx, replaced, shares)
     result = build_result(merged)
     how = _described(branch, how, is_chosen_later=has_choice(result))
     if changes or records or tensors:

@@ -96,8 +96,19 @@ class Merger:
 
     def object_of(self, side: Value, merged: Value) -> Value:
         """Return the very object that a side has; ``merged`` if only its arm has it."""
+        if isinstance(side, compat.TupleVariable) and self._is_older(side):
+            return side
         is_older = isinstance(side, compat.TensorVariable) and not self.belongs(side)
         return side if is_older else self.created.get(side, merged)
+
+    def _is_older(self, value: Value) -> bool:
+        """Return whether an arm has made nothing that a tuple holds, nor any object in it."""
+        value = value.realize()
+        if type(value) is compat.TupleVariable:
+            return all(map(self._is_older, value.items))
+        if isinstance(value, (compat.TensorVariable, compat.SymNodeVariable)):
+            return not self.belongs(value)
+        return not is_made_inside(value)
 
     def attempt(self, plan: Callable[[], _Planned]) -> _Planned | Refusal:
         """Return what ``plan`` does, or why it refuses, with nothing left of what it planned."""
@@ -159,7 +170,7 @@ class Merger:
     def adopt(self, value: Value, *, then_side: bool | None = None) -> Build:
         """Plan to bring a value that only one side has into the main trace."""
         value = self.outer_form(value.realize())
-        if not is_made_inside(value):
+        if not (is_made_inside(value) or type(value) is compat.TupleVariable):
             return self._adopted(value, then_side)
         if id(value) not in self.plans:
             self.plans[id(value)] = value, _once(self._adopted(value, then_side))
@@ -174,6 +185,8 @@ class Merger:
         if isinstance(value, (compat.TensorVariable, compat.SymNodeVariable)):
             return self._adopt_leaf(value, then_side)
         is_made = is_made_inside(value)
+        if type(value) is compat.TupleVariable and self._is_older(value):
+            return lambda merged: value
         if type(value) in (compat.ListVariable, compat.TupleVariable, compat.SizeVariable):
             rebuilt = _rebuilt(value, self._adopt_all(value.items, then_side))
             is_older = type(value) is compat.ListVariable and not is_made
@@ -315,6 +328,8 @@ class Merger:
             return lambda merged: one
         if type(one) is not type(other):
             raise Refusal("arms-differ", "tensors of different kinds")
+        if type(one) is compat.NumpyNdarrayVariable and not all(map(self.belongs, (one, other))):
+            raise Refusal("arms-differ", "an array from before, of which no merged one is a part")
         if any(isinstance(example_of(side), torch.nn.Parameter) for side in (one, other)):
             raise Refusal("arms-differ", "a parameter, which no merged tensor is")
         if not self.apart.isdisjoint((id(example_of(one)), id(example_of(other)))):
