@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat
-from bcmend.dynamo.models import objects
+from bcmend.dynamo.models import containers, objects
 from bcmend.dynamo.values import TensorValue, Value, example_of, object_behind
 from bcmend.names import BUFFER, NUMBERS
 from bcmend.tracing.effects import sharing, watches
@@ -24,7 +24,7 @@ from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
 from bcmend.tracing.gradients import histories
 from bcmend.tracing.merging import in_place, one_memory
-from bcmend.tracing.merging.merge import Pair, is_one_object
+from bcmend.tracing.merging.merge import Merger, Pair, is_one_object
 from bcmend.tracing.merging.one_memory import View, views_among
 from bcmend.tracing.output.outlet import OUTLET
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -114,6 +114,19 @@ def watch(
         for example in examples.values():
             watches.add(tx, example, each)
     relate(tx, [(examples[one], examples[other]) for one, other in places], *findings)
+
+
+def watch_kept(
+    tx: compat.Tracer, merger: Merger, merged: Sequence[Value], finding: Finding
+) -> None:
+    """Watch results that are an older tensor on a side which leaves that elsewhere as well."""
+    places = [
+        (_example(result), example_of(value))
+        for pair, result in zip(merger.pairs, merged, strict=True)
+        for value in (() if pair.is_number else pair.values)
+        if len(pair.values) == len(pair.sides) and id(example_of(value)) in merger.kept
+    ]
+    relate(tx, places, finding)
 
 
 def relate(
@@ -285,8 +298,9 @@ def _handed_out(tx: compat.Tracer) -> Iterator[_Edge]:
 
 def _held_by(container: Value) -> Iterator[_Edge]:
     """Yield what a container from before the call holds."""
-    if type(container) is compat.ConstDictVariable:
-        yield from (_Edge(container, key, each) for key, each in container.items.items())
+    if type(container) in (compat.ConstDictVariable, compat.ListVariable):
+        items = containers.by_key(vars(container)["items"])
+        yield from (_Edge(container, key, each) for key, each in items.items())
     else:
         yield _Edge(container, None, container)
 
@@ -302,6 +316,13 @@ def _stored_by_records(buffer: Any) -> Iterator[_Edge]:
 
 #: Actions that put an older object in the place of a merged one.
 _WRITE_BACK: Final = (records.write_back_attribute, records.write_back_item)
+
+
+def watch_leaving(tx: compat.Tracer, example: torch.Tensor, finding: Finding) -> None:
+    """Watch whether a tensor leaves."""
+    memory = storage_of(example)
+    evidence = watches.as_of(finding, "an older array leaves the call")
+    watches.add_question(tx, lambda: memory in leaving(tx), evidence)
 
 
 def watch_written_back(

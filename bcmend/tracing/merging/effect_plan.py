@@ -98,14 +98,13 @@ def ending_containers(
     """
     changes = [each for arm in arms for each in arm.effects.containers]
     known = {id(each.variable): each.variable for each in changes}
-    ending = frozenset(known)
+    stored, ending = [arm.stored for arm in arms], frozenset(known)
     while True:
-        staying = [e for e in changes if id(e.variable) not in ending or id(e.variable) in handed_out]
-        left = [results, *(arm.stored for arm in arms), *(each.after["items"] for each in staying)]
+        ended = ending - frozenset(handed_out)
+        after = [each.after["items"] for each in changes if id(each.variable) not in ended]
+        left = [results, stored, after]
         held = {
-            key
-            for key in ending
-            if not iterators.end_here(tx, [known[key]], left, returns=True)
+            key for key in ending if not iterators.end_here(tx, [known[key]], left, returns=True)
         }
         if not held:
             return ending

@@ -75,9 +75,7 @@ class LocationPhi:
         return False
 
 
-def apply(
-    join: Join, phis: Sequence[LocationPhi], merged: Merged
-) -> list[tuple[Location, Value]]:
+def apply(join: Join, phis: Sequence[LocationPhi], merged: Merged) -> list[tuple[Location, Value]]:
     """Make the main trace, and what is delivered after it, as the sides leave them.
 
     Return the values in whose places records may put an older object.
@@ -106,15 +104,15 @@ class OneValue(LocationPhi):
 
     def defer(self, join: Join, value: Any) -> bool:
         owner, key = self.location.owner, self.location.key
-        is_list = isinstance(getattr(owner, "items", None), list)
-        if value in self.sides or owner.source is None or is_list:
+        if value in self.sides or owner.source is None:
             return False
         sides = [join.merger.object_of(side, value) for side in self.sides]
         if all(side is value for side in sides) or not record_builder.is_open(join.tx):
             return False
         is_attribute = self.location.kind is LocationKind.ATTRIBUTE
         action: Any = records.write_back_attribute if is_attribute else records.write_back_item
-        name = constant(key) if is_attribute else containers.key_model(key)
+        is_named = is_attribute or isinstance(key, int)
+        name = constant(key) if is_named else containers.key_model(key)
         inputs = [owner_in_a_record(owner), name, value, join.predicate, *sides]
         _append_store(join, action, inputs)
         return True

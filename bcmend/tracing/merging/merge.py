@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import sympy
 import torch
@@ -25,6 +25,9 @@ from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 
 _Planned = TypeVar("_Planned")
+
+#: Containers of which one is made of two, and that only by their items differ.
+_JOINED: Final = (compat.TupleVariable, compat.ListVariable, compat.ConstDictVariable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Merger:
         created: what values of one side have become that an entry of a table is created of.
         apart: the values, by identity (tensors by that of what stands for them), that are not
             merged: one side has one of them where the other has two.
+        kept: the tensors from before that one side leaves as they are, likewise.
         fixed: gives the values that data-dependent symbols have on each side, by its condition.
     """
 
@@ -85,30 +89,36 @@ class Merger:
     joined: dict[tuple[int, int], tuple[Value, Value, Build, int]] = field(default_factory=dict)
     created: dict[Value, Value] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
+    kept: dict[int, TensorValue] = field(default_factory=dict)
     fixed: Callable[[], tuple[Mapping[Any, int], Mapping[Any, int]]] = lambda: ({}, {})
 
     def torn(self) -> frozenset[int]:
         """Return the containers of one side that have become more than one object."""
         sides = [side for one, other, _, _ in self.joined.values() for side in (one, other)]
-        known = Counter(map(id, sides))
+        known = Counter(id(side) for side in sides if type(side) is not compat.TupleVariable)
         known.update(self.plans.keys() & known.keys())
         return frozenset(key for key, count in known.items() if count > 1)
 
     def object_of(self, side: Value, merged: Value) -> Value:
         """Return the very object that a side has; ``merged`` if only its arm has it."""
-        if isinstance(side, compat.TupleVariable) and self._is_older(side):
+        if self._is_older_tuple(side):
             return side
         is_older = isinstance(side, compat.TensorVariable) and not self.belongs(side)
         return side if is_older else self.created.get(side, merged)
 
+    def _is_older_tuple(self, value: Value) -> bool:
+        """Return whether a tuple holds nothing that an arm has made."""
+        known: Any = value.realize()
+        return type(known) is compat.TupleVariable and all(map(self._is_older, known.items))
+
     def _is_older(self, value: Value) -> bool:
-        """Return whether an arm has made nothing that a tuple holds, nor any object in it."""
         value = value.realize()
-        if type(value) is compat.TupleVariable:
-            return all(map(self._is_older, value.items))
         if isinstance(value, (compat.TensorVariable, compat.SymNodeVariable)):
             return not self.belongs(value)
-        return not is_made_inside(value)
+        if type(value) in (compat.TupleVariable, compat.ConstantVariable):
+            return type(value) is compat.ConstantVariable or self._is_older_tuple(value)
+        is_from_before = value.mutation_type is not None and not is_made_inside(value)
+        return is_from_before or value.source is not None
 
     def attempt(self, plan: Callable[[], _Planned]) -> _Planned | Refusal:
         """Return what ``plan`` does, or why it refuses, with nothing left of what it planned."""
@@ -131,12 +141,7 @@ class Merger:
             raise Refusal("arms-differ", "a value that is chosen when the graph has run")
         if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
             return self._merge_tensors(one, other)
-        if type(one) is type(other) is compat.TupleVariable:
-            return self._merge_sequences(one, other)
-        if type(one) is type(other) and type(one) in (
-            compat.ListVariable,
-            compat.ConstDictVariable,
-        ):
+        if type(one) is type(other) and type(one) in _JOINED:
             return self._join(one, other)
         if _is_constant(one) and _is_constant(other):
             is_object = not (one.mutation_type is None and other.mutation_type is None)
@@ -185,11 +190,10 @@ class Merger:
         if isinstance(value, (compat.TensorVariable, compat.SymNodeVariable)):
             return self._adopt_leaf(value, then_side)
         is_made = is_made_inside(value)
-        if type(value) is compat.TupleVariable and self._is_older(value):
-            return lambda merged: value
         if type(value) in (compat.ListVariable, compat.TupleVariable, compat.SizeVariable):
             rebuilt = _rebuilt(value, self._adopt_all(value.items, then_side))
-            is_older = type(value) is compat.ListVariable and not is_made
+            is_list = type(value) is compat.ListVariable
+            is_older = not is_made if is_list else self._is_older_tuple(value)
             return (lambda merged: value) if is_older else rebuilt
         if value.source is None and values.is_named_tuple(value):
             return _rebuilt(value, self._adopt_all(value.items, then_side))
@@ -212,6 +216,8 @@ class Merger:
         self, value: TensorValue | compat.SymNodeVariable, then_side: bool | None
     ) -> Build:
         if not self.belongs(value):
+            if isinstance(value, compat.TensorVariable):
+                self.kept[id(example_of(value))] = value
             return lambda merged: value
         if is_unbacked(value):
             return self._adopt_number(value, then_side)
@@ -350,7 +356,7 @@ class Merger:
         return self.joined[key][2]
 
     def _plan_of_containers(self, one: Any, other: Any) -> Build:
-        if type(one) is compat.ListVariable:
+        if type(one) in (compat.ListVariable, compat.TupleVariable):
             return self._merge_sequences(one, other)
         if type(one) is compat.ConstDictVariable:
             return self._merge_dictionaries(one, other)

@@ -95,8 +95,8 @@ def end_here(
 ) -> bool:
     """Return whether nothing holds the objects in ``consumed`` after the branch.
 
-    ``left`` is all that the arms leave behind, in any nesting of lists and dictionaries; ``returns``
-    says that the frame ends with the branch.
+    ``left`` is all that the arms leave behind, in lists and dictionaries; ``returns`` says that the
+    frame ends with the branch.
     """
     if not consumed:
         return True
