@@ -109,7 +109,9 @@ class Merger:
     def _is_older_tuple(self, value: Value) -> bool:
         """Return whether a tuple holds nothing that an arm has made."""
         known: Any = value.realize()
-        return type(known) is compat.TupleVariable and all(map(self._is_older, known.items))
+        if type(known) is not compat.TupleVariable:
+            return False
+        return known.source is not None or all(map(self._is_older, known.items))
 
     def _is_older(self, value: Value) -> bool:
         value = value.realize()
