@@ -349,7 +349,11 @@ def holds(
 
 
 def is_referenced(tx: compat.Tracer, value: compat.VariableTracker) -> bool:
-    """Return whether a local or an attribute may refer to ``value`` or to what holds it."""
-    stores = tx.output.side_effects.store_attr_mutations.values()
-    stored = [each for stored in stores for each in stored.values()]
-    return holds([*stored, *named(tx)], value)
+    """Return whether a local, an attribute or a container from before the call holds ``value``.
+
+    It may do so by way of others.
+    """
+    effects = tx.output.side_effects
+    stored = [each for stored in effects.store_attr_mutations.values() for each in stored.values()]
+    from_before = [each for each in effects.id_to_variable.values() if each.source is not None]
+    return holds([*stored, *from_before, *named(tx)], value)

@@ -29,7 +29,8 @@ class Holder(nn.Module):
         self.table: dict[str, Any] = {}
         self.last = self.first = torch.zeros(3)
         self.array = self.same_array = numpy.zeros(3, dtype=numpy.float32)
-        self.pair = self.same_pair = (torch.zeros(3), 1)
+        self.pair: Any = (torch.zeros(3), 1)
+        self.same_pair = self.pair
         self.tensors = [torch.zeros(3)]
         self.also = self.tensors[0]
 
@@ -248,6 +249,30 @@ def _a_loop_carries_what_a_dictionary_of_before_holds(self: Any, x: Tensor) -> A
     return y + 1
 
 
+def _twice_in_a_tuple(self: Any, x: Tensor) -> Any:
+    y = x * 3
+    for _ in range(4):
+        y = y / 2
+        row = [y]
+        both = row, row
+        if y.sum() < 3.5:
+            break
+    return y, both[0] is both[1], both
+
+
+def _twice_in_a_list_that_a_loop_makes(self: Any, x: Tensor) -> Any:
+    row, y = [x], x + 0
+    both = [row, row]
+    for _ in range(12):
+        if y.sum() < 3.5:
+            break
+        y = y / 2
+        row = [y]
+        both = [row, row]
+    both[0].append(1)
+    return y, len(both[1]), both
+
+
 CONTAINERS = [
     _in_a_dictionary,
     _in_an_attribute,
@@ -265,6 +290,8 @@ CONTAINERS = [
     _a_loop_makes_equal_dictionaries,
     _a_loop_carries_what_a_list_of_before_holds,
     _a_loop_carries_what_a_dictionary_of_before_holds,
+    _twice_in_a_tuple,
+    _twice_in_a_list_that_a_loop_makes,
 ]
 
 
@@ -453,6 +480,13 @@ def _a_tuple_that_is_stored_again(self: Any, x: Tensor) -> Any:
     return x + 1
 
 
+def _a_tuple_of_a_list(self: Any, x: Tensor) -> Any:
+    rows: list[int] = []
+    if x.sum() > 0:
+        self.pair = (rows, 1)
+    return x + 1
+
+
 def _a_tuple_or_none(self: Any, x: Tensor) -> Any:
     self.keep = self.pair if x.sum() > 0 else None
     return x + 1
@@ -469,6 +503,7 @@ TUPLES = [
     _a_tuple_of_numbers,
     _a_tuple_of_tensors,
     _a_tuple_that_is_stored_again,
+    _a_tuple_of_a_list,
     _a_tuple_or_none,
 ]
 

@@ -20,7 +20,7 @@ from bcmend.tracing.effects.operator_runs import stand_in
 from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_number
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import float_tensors, scalars
-from bcmend.tracing.sites.refusal import NotThisWay
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.two_forms import holders, late_tensors, open_numbers, parts, sides
 from bcmend.tracing.two_forms.late_tensors import is_same
 
@@ -79,12 +79,19 @@ def _with_one_form(tx: compat.Tracer, value: Value) -> Value:
     if parts.has_parts(value):
         leaves = list(parts.leaves_of(value))
         found = [_with_one_form(tx, each) for each in leaves]
-        is_as_before = all(map(operator.is_, leaves, found))
-        return value if is_as_before else parts.made_like(value, found)
+        if all(map(operator.is_, leaves, found)) or _is_held_elsewhere(tx, value):
+            return value
+        return parts.made_like(value, found)
     known, one = value.realize(), None
     if sides.is_open(known):
         one = open_numbers.joined(tx, known) or late_tensors.joined(tx, known)
     return value if one is None else one
+
+
+def _is_held_elsewhere(tx: compat.Tracer, value: Value) -> bool:
+    """Return whether anything but one live-in may hold a list or a dictionary in it."""
+    held = list(parts.changeable_in(value))
+    return isinstance(attempt(lambda: holders.require_held_once(tx, held, ())), Refusal)
 
 
 class _Parts:
