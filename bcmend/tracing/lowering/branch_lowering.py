@@ -119,7 +119,8 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
     unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=by_cond)
     shares = branch.site.shares(branch.form)
     shared_results.watch(tx, unlike, merger.pairs, merged, shares)
-    shared_results.watch_kept(tx, merger, merged, shares)
+    is_split = branch.site.kind == SPLIT
+    shared_results.watch_kept(tx, merger, merged, shares, is_split=is_split)
     shared_results.note_objects(tx, merger.pairs, merged, branch.arms, branch.predicate, shares)
     written = {draft.site for arm in branch.arms for draft in arm.records}
     changed = dict.fromkeys(each.location for each in changes)

@@ -117,14 +117,22 @@ def watch(
 
 
 def watch_kept(
-    tx: compat.Tracer, merger: Merger, merged: Sequence[Value], finding: Finding
+    tx: compat.Tracer,
+    merger: Merger,
+    merged: Sequence[Value],
+    finding: Finding,
+    *,
+    is_split: bool,
 ) -> None:
-    """Watch results that are an older tensor on a side which leaves that elsewhere as well."""
+    """Watch results that are an older tensor on a side which leaves that elsewhere as well.
+
+    Where ``is_split``, code reads what an earlier branch has left: both of that may be elsewhere.
+    """
     places = [
         (_example(result), example_of(value))
         for pair, result in zip(merger.pairs, merged, strict=True)
-        for value in (() if pair.is_number else pair.values)
-        if len(pair.values) == len(pair.sides) and id(example_of(value)) in merger.kept
+        for value in (() if pair.is_number or len(pair.values) < len(pair.sides) else pair.sides)
+        if id(example_of(value)) in merger.kept or (is_split and not merger.belongs(value))
     ]
     relate(tx, places, finding)
 
