@@ -146,8 +146,8 @@ class Merger:
         if type(one) is type(other) and type(one) in _JOINED:
             return self._join(one, other)
         if _is_constant(one) and _is_constant(other):
-            is_object = not (one.mutation_type is None and other.mutation_type is None)
-            return self._join(one, other) if is_object else _merge_constants(one, other)
+            are_objects = one.mutation_type is not None and type(one) is type(other)
+            return self._join(one, other) if are_objects else _merge_constants(one, other)
         if (number := self._number_of_both(one, other)) is not None:
             return self.adopt(number)
         if type(one) is not type(other):
