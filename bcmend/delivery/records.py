@@ -185,11 +185,16 @@ def write_back_attribute(
 
 
 def write_back_item(
-    owner: dict[Any, Any], key: Any, merged: Any, predicate: torch.Tensor, one: Any, other: Any
+    owner: Any, key: Any, merged: Any, predicate: torch.Tensor, one: Any, other: Any
 ) -> None:
-    """Replace a merged value of a dictionary by the very object that eager would have stored."""
-    if owner.get(key) is merged:
-        owner[key] = one if predicate else other
+    """Replace a merged value of a container by the very object that eager would have stored."""
+    very = one if predicate else other
+    if isinstance(owner, list):
+        for at, each in enumerate(owner):  # it may have another place by now
+            if each is merged:
+                list.__setitem__(owner, at, very)
+    elif owner.get(key) is merged:
+        owner[key] = very
 
 
 def alter(owner: Any, method: str, *arguments: Any) -> None:

@@ -25,7 +25,7 @@ from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import Location, UnknownOpcode
 from bcmend.bytecode.line_table import checked, encode
 from bcmend.bytecode.opcodes import OPERAND_RETURNS
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, snapshots
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import entries
 from bcmend.names import BUFFER, PREFIX
@@ -334,7 +334,7 @@ def drains_for_the_caller(tx: compat.Tracer) -> bool:
 def holds(
     values: Any, sought: compat.VariableTracker, effects: compat.SideEffects | None = None
 ) -> bool:
-    """Return whether a value is among ``values``, or in what they hold.
+    """Return whether a value is among ``values``, or in what they hold, be it a generator's frame.
 
     With ``effects``, the attributes that a trace has stored count as well.
     """
@@ -344,12 +344,16 @@ def holds(
         if variable is sought:
             found.append(variable)
 
-    compat.VariableTracker.visit(note, values, side_effects=effects)
+    snapshots.visit(note, values, effects)
     return bool(found)
 
 
 def is_referenced(tx: compat.Tracer, value: compat.VariableTracker) -> bool:
-    """Return whether a local or an attribute may refer to ``value`` or to what holds it."""
-    stores = tx.output.side_effects.store_attr_mutations.values()
-    stored = [each for stored in stores for each in stored.values()]
-    return holds([*stored, *named(tx)], value)
+    """Return whether a local, an attribute or a container from before the call holds ``value``.
+
+    It may do so by way of others.
+    """
+    effects = tx.output.side_effects
+    stored = [each for stored in effects.store_attr_mutations.values() for each in stored.values()]
+    from_before = [each for each in effects.id_to_variable.values() if each.source is not None]
+    return holds([*stored, *from_before, *named(tx)], value)

@@ -151,7 +151,7 @@ def _decided(tx: compat.Tracer, condition: Value, arms: branch_mending.Arms) -> 
 
 
 def _on_side(tx: compat.Tracer, arm: Arm, predicate: Value, truth: bool) -> Arm:
-    return arm.with_inputs([sides.on_side(tx, each, predicate, truth) for each in arm.inputs.items])
+    return arm.with_inputs(sides.on_side(tx, arm.inputs.items, predicate, truth))
 
 
 def _settled(tx: compat.Tracer, left: Value) -> Value:

@@ -120,11 +120,10 @@ class _Half(Arm):
         """Return the half with each of its inputs in the form that it has there."""
         if isinstance(found, OpenPlace):
             return replace(self, place=found.in_half(self.truth))
+        on_side = sides.on_side(tx, self.inputs.items, self.condition, self.truth)
         inputs = [
-            each.in_half(self.truth)
-            if isinstance(each, OpenIterator) and each is found
-            else sides.on_side(tx, each, self.condition, self.truth)
-            for each in self.inputs.items
+            each.in_half(self.truth) if isinstance(each, OpenIterator) and each is found else known
+            for each, known in zip(self.inputs.items, on_side, strict=True)
         ]
         return replace(self, arguments=(*self.arguments[:-1], compat.TupleVariable(inputs)))
 

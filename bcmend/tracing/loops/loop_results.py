@@ -51,6 +51,9 @@ def watch_carried(
         for group in (before, values[1][: len(carried.tensors)], after)
     ]
     starts, ends, results = tensors
+    for value, result in zip(before, results, strict=True):
+        if isinstance(value, compat.NumpyNdarrayVariable) and value.source is not None:
+            shared_results.watch_leaving(tx, result, finding)  # Dynamo makes another array of it
     for start, result in zip(starts, results, strict=True):
         watches.add(tx, start, finding)
         watches.add(tx, result, finding)

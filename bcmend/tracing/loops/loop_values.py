@@ -27,7 +27,7 @@ from bcmend.tracing.effects.operator_runs import stand_in
 from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_number
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import float_tensors, scalars
-from bcmend.tracing.sites.refusal import NotThisWay
+from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.two_forms import holders, late_tensors, open_numbers, parts, sides
 from bcmend.tracing.two_forms.late_tensors import is_same
 
@@ -86,12 +86,19 @@ def _with_one_form(tx: compat.Tracer, value: Value) -> Value:
     if parts.has_parts(value):
         leaves = list(parts.leaves_of(value))
         found = [_with_one_form(tx, each) for each in leaves]
-        is_as_before = all(map(operator.is_, leaves, found))
-        return value if is_as_before else parts.made_like(value, found)
+        if all(map(operator.is_, leaves, found)) or _is_held_elsewhere(tx, value):
+            return value
+        return parts.made_like(value, found)
     known, one = value.realize(), None
     if sides.is_open(known):
         one = open_numbers.joined(tx, known) or late_tensors.joined(tx, known)
     return value if one is None else one
+
+
+def _is_held_elsewhere(tx: compat.Tracer, value: Value) -> bool:
+    """Return whether anything but one live-in may hold a list or a dictionary in it."""
+    held = list(parts.changeable_in(value))
+    return isinstance(attempt(lambda: holders.require_held_once(tx, held, ())), Refusal)
 
 
 class _Parts:
@@ -311,7 +318,8 @@ def _is_same(one: Value, other: Value) -> bool:
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         # ``x += 1`` gives ``x`` another node, but leaves it the same tensor.
         return one is other or example_of(one) is example_of(other)
-    if not (one.is_python_constant() and other.is_python_constant()):
+    is_object = one.mutation_type is not None or other.mutation_type is not None
+    if is_object or not (one.is_python_constant() and other.is_python_constant()):
         return one is other
     left, right = one.as_python_constant(), other.as_python_constant()
     return type(left) is type(right) and repr(left) == repr(right)

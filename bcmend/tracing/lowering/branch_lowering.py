@@ -29,7 +29,7 @@ from bcmend.tracing.lowering import (
 from bcmend.tracing.lowering.choose_lowering import choose, hazards_of_arms, require_merged
 from bcmend.tracing.lowering.cost_model import Operator
 from bcmend.tracing.merging import in_place, location_phi, one_memory
-from bcmend.tracing.merging.effect_plan import plan_changes
+from bcmend.tracing.merging.effect_plan import ending_containers, plan_changes
 from bcmend.tracing.merging.in_place import InPlace
 from bcmend.tracing.merging.live_outs import has_choice, merge_live_outs
 from bcmend.tracing.merging.location_phi import LocationPhi, OneSide
@@ -44,7 +44,6 @@ from bcmend.tracing.sites.locations import Location, LocationKind
 from bcmend.tracing.sites.phi import Build, Merged
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
-from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import ArmTrace
 
 
@@ -123,12 +122,15 @@ def lower(tx: compat.Tracer, branch: TracedBranch, transaction: fx_graph.Transac
     unlike = shared_results.unlike_on_the_sides(tx, merger.pairs, views, by_cond=by_cond)
     shares = branch.site.shares(branch.form)
     shared_results.watch(tx, unlike, merger.pairs, merged, shares)
+    is_split = branch.site.kind == SPLIT
+    shared_results.watch_kept(tx, merger, merged, shares, is_split=is_split)
     shared_results.note_objects(tx, merger.pairs, merged, branch.arms, branch.predicate, shares)
     written = {draft.site for arm in branch.arms for draft in arm.records}
     changed = dict.fromkeys(each.location for each in changes)
     opened = [each.owner for each in changed if each.kind is LocationKind.LOG]
     object_snapshot.require_closed(tx, written, opened)
-    location_phi.apply(join, [*changes, *records], merged)
+    replaced = location_phi.apply(join, [*changes, *records], merged)
+    shared_results.watch_written_back(tx, replaced, shares)
     result = build_result(merged)
     how = _described(branch, how, is_chosen_later=has_choice(result))
     if changes or records or tensors:
@@ -181,25 +183,28 @@ def _with_lists_of_its_own(tx: compat.Tracer, branch: TracedBranch) -> TracedBra
         {id(change.variable): change for change in arm.effects.containers if not change.is_open}
         for arm in branch.arms
     ]
-    own = {
+    results = [list(vars(arm.result).get("items", ())) for arm in branch.arms]
+    lists = {
         key: change
         for changes in after
         for key, change in changes.items()
         if type(change.variable) is compat.ListVariable
-        and iterators.end_here(tx, [change.variable], (), returns=True)
     }
+    beside = [each for items in results for each in items if id(each) not in lists]
+    ending = ending_containers(tx, branch.arms, beside, lists.keys()) if lists else frozenset()
+    own = {key: change for key, change in lists.items() if key in ending}
     if not own:
         return branch
     arms = []
-    for changes, arm in zip(after, branch.arms, strict=True):
-        items = list(vars(arm.result).get("items", ()))
-        for position, item in enumerate(items):
-            if id(item) in own:
-                known = changes.get(id(item))
-                state = own[id(item)].before if known is None else known.after
-                with compat.enter_new_scope():  # as if the arm had made it
-                    items[position] = containers.new_list(state["items"])
-        arms.append(replace(arm, result=compat.TupleVariable(items)))
+    for changes, arm, items in zip(after, branch.arms, results, strict=True):
+        made: dict[int, Value] = {}
+        for key, change in own.items():
+            known = changes.get(key)
+            state = change.before if known is None else known.after
+            with compat.enter_new_scope():  # as if the arm had made it
+                made[key] = containers.new_list(state["items"])
+        own_items = [made.get(id(item), item) for item in items]
+        arms.append(replace(arm, result=compat.TupleVariable(own_items)))
     return replace(branch, arms=(arms[0], arms[1]))
 
 

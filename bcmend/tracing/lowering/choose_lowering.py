@@ -33,7 +33,8 @@ def choose(
     """
     require_merged(arms)
     consumed = [each for arm in arms for each in arm.effects.consumed]
-    if not iterators.end_here(tx, consumed, [arm.result for arm in arms], returns=returns):
+    left = [[arm.result, arm.stored, arm.effects.lists_left] for arm in arms]
+    if not iterators.end_here(tx, consumed, left, returns=returns):
         raise Refusal("consumes-iterator", "it can be seen later how far an iterator has come")
     gradients = arm_graphs.gradients_flow(*arms) or any(
         functional_rng.is_read_in(arm.graph) for arm in arms

@@ -7,6 +7,7 @@ graph: who has both could then change one, or compare them. Else the form of the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from torch.fx import Node
 
 from bcmend.delivery import records
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import containers, objects
 from bcmend.dynamo.values import TensorValue, Value, example_of, object_behind
 from bcmend.names import BUFFER, NUMBERS
 from bcmend.tracing.effects import sharing, watches
@@ -22,11 +24,12 @@ from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
 from bcmend.tracing.gradients import histories
 from bcmend.tracing.merging import in_place, one_memory
-from bcmend.tracing.merging.merge import Pair
+from bcmend.tracing.merging.merge import Merger, Pair, is_one_object
 from bcmend.tracing.merging.one_memory import View, views_among
 from bcmend.tracing.output.outlet import OUTLET
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import nesting_limits
+from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.speculation.arms import ArmTrace
 
 #: What is said where both leave.
@@ -111,6 +114,27 @@ def watch(
         for example in examples.values():
             watches.add(tx, example, each)
     relate(tx, [(examples[one], examples[other]) for one, other in places], *findings)
+
+
+def watch_kept(
+    tx: compat.Tracer,
+    merger: Merger,
+    merged: Sequence[Value],
+    finding: Finding,
+    *,
+    is_split: bool,
+) -> None:
+    """Watch results that are an older tensor on a side which leaves that elsewhere as well.
+
+    Where ``is_split``, code reads what an earlier branch has left: both of that may be elsewhere.
+    """
+    places = [
+        (_example(result), example_of(value))
+        for pair, result in zip(merger.pairs, merged, strict=True)
+        for value in (() if pair.is_number or len(pair.values) < len(pair.sides) else pair.sides)
+        if id(example_of(value)) in merger.kept or (is_split and not merger.belongs(value))
+    ]
+    relate(tx, places, finding)
 
 
 def relate(
@@ -246,36 +270,108 @@ def _leaving(tx: compat.Tracer) -> list[torch.Tensor]:
             found.append(example_of(variable))
 
     effects = tx.output.side_effects
-    compat.VariableTracker.visit(note, list(_handed_out(tx)), side_effects=effects)
+    held = [edge.value for edge in _handed_out(tx)]
+    compat.VariableTracker.visit(note, held, side_effects=effects)
     return found
 
 
-def _handed_out(tx: compat.Tracer) -> Iterator[Value]:
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """What something that outlives the call has: an attribute or item ``key`` of ``owner``."""
+
+    owner: Value | None
+    key: Any
+    value: Any
+    is_written_back: bool = False
+
+
+def _handed_out(tx: compat.Tracer) -> Iterator[_Edge]:
     """Yield what is on the stack, in locals that are still read, and stored to what was there."""
     root, effects = tx.output.root_tx, tx.output.side_effects
-    yield from root.stack
+    yield from (_Edge(None, None, each) for each in root.stack)
     for name, value in root.symbolic_locals.items():
         if name not in (BUFFER, NUMBERS):
-            yield value
+            yield _Edge(None, name, value)
     for variable, stores in effects.store_attr_mutations.items():
         if object_behind(variable) is OUTLET:
             yield from _stored_by_records(stores["records"])
         elif not isinstance(variable.mutation_type, compat.AttributeMutationNew):
-            yield from stores.values()
+            yield from (_Edge(variable, key, value) for key, value in stores.items())
     for variable in effects.id_to_variable.values():
         if isinstance(variable.mutation_type, compat.ValueMutationExisting):
             source = variable.source
             is_buffer = isinstance(source, compat.LocalSource) and source.local_name == BUFFER
-            yield from _stored_by_records(variable) if is_buffer else (variable,)
+            yield from _stored_by_records(variable) if is_buffer else _held_by(variable)
 
 
-def _stored_by_records(buffer: Any) -> Iterator[Value]:
+def _held_by(container: Value) -> Iterator[_Edge]:
+    """Yield what a container from before the call holds."""
+    if type(container) in (compat.ConstDictVariable, compat.ListVariable):
+        items = containers.by_key(vars(container)["items"])
+        yield from (_Edge(container, key, each) for key, each in items.items())
+    else:
+        yield _Edge(container, None, container)
+
+
+def _stored_by_records(buffer: Any) -> Iterator[_Edge]:
     """Yield what records are given that store something; the others show it, and are done."""
     for record in buffer.items:
         *_, action, inputs = record.items
-        function = object_behind(action, "fn")
+        function = _function_behind(action)
         if function is not records.show_as_of and _is_of_records(function):
-            yield inputs
+            yield _Edge(None, None, inputs, is_written_back=function in _WRITE_BACK)
+
+
+#: Actions that put an older object in the place of a merged one.
+_WRITE_BACK: Final = (records.write_back_attribute, records.write_back_item)
+
+
+def watch_leaving(tx: compat.Tracer, example: torch.Tensor, finding: Finding) -> None:
+    """Watch whether a tensor leaves."""
+    memory = storage_of(example)
+    evidence = watches.as_of(finding, "an older array leaves the call")
+    watches.add_question(tx, lambda: memory in leaving(tx), evidence)
+
+
+def watch_written_back(
+    tx: compat.Tracer, written: Sequence[tuple[Location, Value]], finding: Finding
+) -> None:
+    """Watch merged values in whose places records put an older object, if that is what was taken.
+
+    Another place that has the merged one would not have that object.
+    """
+    for location, value in written:
+
+        def is_left_elsewhere(location: Location = location, value: Value = value) -> bool:
+            return _is_left_elsewhere(tx, location, value)
+
+        watches.add_question(
+            tx, is_left_elsewhere, watches.as_of(finding, "an older result leaves the call twice")
+        )
+
+
+def _is_left_elsewhere(tx: compat.Tracer, location: Location, value: Value) -> bool:
+    found: list[Value] = []
+
+    def note(variable: Value) -> None:
+        is_tensor = isinstance(variable, compat.TensorVariable)
+        if variable is value or (is_tensor and is_one_object(variable, value)):
+            found.append(variable)
+
+    elsewhere = [
+        edge.value
+        for edge in _handed_out(tx)
+        if not edge.is_written_back and (edge.owner, edge.key) != (location.owner, location.key)
+    ]
+    compat.VariableTracker.visit(note, elsewhere, side_effects=tx.output.side_effects)
+    return bool(found)
+
+
+def _function_behind(action: Value) -> Any:
+    """Return the function that a record calls, which Dynamo need not have looked at yet."""
+    if action.is_realized():
+        return object_behind(action.realize(), "fn")
+    return objects.original_value(action)
 
 
 def _is_of_records(function: Any) -> bool:

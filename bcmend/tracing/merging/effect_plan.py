@@ -7,7 +7,7 @@ sides (the present value where a side stores nothing), or of what each side leav
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final
@@ -57,13 +57,12 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
             by_variable.setdefault(id(change.variable), [None, None])[side] = change
     changes: list[LocationPhi] = []
     results = [arm.result for arm in arms]
-    for sides in by_variable.values():
+    ending = ending_containers(join.tx, arms, results) if _returns(join) else frozenset()
+    for key, sides in by_variable.items():
         known = next(side for side in sides if side is not None)
         _require_no_failing_iterator(join, known.variable)
-        if join.site.form(join.form).returns and iterators.end_here(
-            join.tx, [known.variable], results, returns=True
-        ):
-            continue  # the frame ends, and the container with it
+        if key in ending:
+            continue
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
         if _is_table_of_names(known.variable):
             changes += _table_changes(join, known, contents)
@@ -87,6 +86,36 @@ def _require_no_failing_iterator(join: Join, variable: Value) -> None:
     """Raise ``Refusal`` where an iterator fails in Python, and not in Dynamo's model of it."""
     if isinstance(variable, compat.DequeVariable) and iterators.go_over(join.tx, variable):
         raise Refusal("arms-differ", "an arm changes a deque while a loop goes over it")
+
+
+def _returns(join: Join) -> bool:
+    return join.site.form(join.form).returns
+
+
+def ending_containers(
+    tx: compat.Tracer,
+    arms: tuple[ArmTrace, ArmTrace],
+    results: Sequence[Value],
+    handed_out: Collection[int] = (),
+) -> frozenset[int]:
+    """Return the changed containers, by identity, that end with the branch and its frame.
+
+    ``results`` are what counts as handed out by it; ``handed_out`` says which containers among the
+    changed ones are too, by identity, though nothing in ``results`` holds them.
+    """
+    changes = [each for arm in arms for each in arm.effects.containers]
+    known = {id(each.variable): each.variable for each in changes}
+    stored, ending = [arm.stored for arm in arms], frozenset(known)
+    while True:
+        ended = ending - frozenset(handed_out)
+        after = [each.after["items"] for each in changes if id(each.variable) not in ended]
+        left = [results, stored, after]
+        held = {
+            key for key in ending if not iterators.end_here(tx, [known[key]], left, returns=True)
+        }
+        if not held:
+            return ending
+        ending -= held
 
 
 def _is_better_journaled(join: Join, variable: Value, contents: Sequence[Any]) -> bool:

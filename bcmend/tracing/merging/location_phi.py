@@ -67,16 +67,26 @@ class LocationPhi:
         """Write the value to the location now."""
         write(join.tx, self.location, value)
 
-    def defer(self, join: Join, value: Any) -> None:
-        """Have records write what the trace cannot, when the graph has run."""
+    def defer(self, join: Join, value: Any) -> bool:
+        """Have records write what the trace cannot, when the graph has run.
+
+        Return whether they may put an older object in the place of ``value``.
+        """
+        return False
 
 
-def apply(join: Join, phis: Sequence[LocationPhi], merged: Merged) -> None:
-    """Make the main trace, and what is delivered after it, as the sides leave them."""
+def apply(join: Join, phis: Sequence[LocationPhi], merged: Merged) -> list[tuple[Location, Value]]:
+    """Make the main trace, and what is delivered after it, as the sides leave them.
+
+    Return the values in whose places records may put an older object.
+    """
+    replaced = []
     for phi in phis:
         value = phi.read(join, merged)
         phi.materialise(join, value)
-        phi.defer(join, value)
+        if phi.defer(join, value):
+            replaced.append((phi.location, value))
+    return replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +102,20 @@ class OneValue(LocationPhi):
     def read(self, join: Join, merged: Merged) -> Any:
         return self.build(merged)
 
-    def defer(self, join: Join, value: Any) -> None:
+    def defer(self, join: Join, value: Any) -> bool:
         owner, key = self.location.owner, self.location.key
-        is_list = isinstance(getattr(owner, "items", None), list)
-        if value in self.sides or owner.source is None or is_list:
-            return
+        if value in self.sides or owner.source is None:
+            return False
         sides = [join.merger.object_of(side, value) for side in self.sides]
         if all(side is value for side in sides) or not record_builder.is_open(join.tx):
-            return
+            return False
         is_attribute = self.location.kind is LocationKind.ATTRIBUTE
         action: Any = records.write_back_attribute if is_attribute else records.write_back_item
-        name = constant(key) if is_attribute else containers.key_model(key)
+        is_named = is_attribute or isinstance(key, int)
+        name = constant(key) if is_named else containers.key_model(key)
         inputs = [owner_in_a_record(owner), name, value, join.predicate, *sides]
         _append_store(join, action, inputs)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +177,11 @@ class BothSides(LocationPhi):
         sides = [side.recorded() if isinstance(side, GatedPhi) else side for side in built]
         return self.phi(join.site, join.form, join.tx.output, sides, predicate=join.predicate)
 
-    def defer(self, join: Join, value: GatedPhi) -> None:
+    def defer(self, join: Join, value: GatedPhi) -> bool:
         inputs = value.for_record
         if inputs:
             _append_store(join, records.store_choice, inputs)
+        return False
 
 
 def _append_store(join: Join, action: Callable[..., None], inputs: Sequence[Value]) -> None:
@@ -190,8 +202,9 @@ class OneSide(LocationPhi):
     def materialise(self, join: Join, value: Draft) -> None:
         """Write nothing: the trace has no condition."""
 
-    def defer(self, join: Join, value: Draft) -> None:
+    def defer(self, join: Join, value: Draft) -> bool:
         append_under(join.tx, join.predicate, value, taken=self.taken)
+        return False
 
 
 def append_under(tx: compat.Tracer, predicate: TensorValue, draft: Draft, *, taken: bool) -> None:

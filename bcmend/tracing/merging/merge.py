@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import sympy
 import torch
@@ -32,6 +32,9 @@ from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
 
 _Planned = TypeVar("_Planned")
+
+#: Containers of which one is made of two, and that only by their items differ.
+_JOINED: Final = (compat.TupleVariable, compat.ListVariable, compat.ConstDictVariable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Merger:
         created: what values of one side have become that an entry of a table is created of.
         apart: the values, by identity (tensors by that of what stands for them), that are not
             merged: one side has one of them where the other has two.
+        kept: the tensors from before that one side leaves as they are, likewise.
         fixed: gives the values that data-dependent symbols have on each side, by its condition.
     """
 
@@ -92,19 +96,38 @@ class Merger:
     joined: dict[tuple[int, int], tuple[Value, Value, Build, int]] = field(default_factory=dict)
     created: dict[Value, Value] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
+    kept: dict[int, TensorValue] = field(default_factory=dict)
     fixed: Callable[[], tuple[Mapping[Any, int], Mapping[Any, int]]] = lambda: ({}, {})
 
     def torn(self) -> frozenset[int]:
         """Return the containers of one side that have become more than one object."""
         sides = [side for one, other, _, _ in self.joined.values() for side in (one, other)]
-        known = Counter(map(id, sides))
+        known = Counter(id(side) for side in sides if type(side) is not compat.TupleVariable)
         known.update(self.plans.keys() & known.keys())
         return frozenset(key for key, count in known.items() if count > 1)
 
     def object_of(self, side: Value, merged: Value) -> Value:
         """Return the very object that a side has; ``merged`` if only its arm has it."""
+        if self._is_older_tuple(side):
+            return side
         is_older = isinstance(side, compat.TensorVariable) and not self.belongs(side)
         return side if is_older else self.created.get(side, merged)
+
+    def _is_older_tuple(self, value: Value) -> bool:
+        """Return whether a tuple holds nothing that an arm has made."""
+        known: Any = value.realize()
+        if type(known) is not compat.TupleVariable:
+            return False
+        return known.source is not None or all(map(self._is_older, known.items))
+
+    def _is_older(self, value: Value) -> bool:
+        value = value.realize()
+        if isinstance(value, (compat.TensorVariable, compat.SymNodeVariable)):
+            return not self.belongs(value)
+        if type(value) in (compat.TupleVariable, compat.ConstantVariable):
+            return type(value) is compat.ConstantVariable or self._is_older_tuple(value)
+        is_from_before = value.mutation_type is not None and not is_made_inside(value)
+        return is_from_before or value.source is not None
 
     def attempt(self, plan: Callable[[], _Planned]) -> _Planned | Refusal:
         """Return what ``plan`` does, or why it refuses, with nothing left of what it planned."""
@@ -127,15 +150,11 @@ class Merger:
             raise Refusal("arms-differ", "a value that is chosen when the graph has run")
         if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
             return self._merge_tensors(one, other)
-        if type(one) is type(other) is compat.TupleVariable:
-            return self._merge_sequences(one, other)
-        if type(one) is type(other) and type(one) in (
-            compat.ListVariable,
-            compat.ConstDictVariable,
-        ):
+        if type(one) is type(other) and type(one) in _JOINED:
             return self._join(one, other)
         if _is_constant(one) and _is_constant(other):
-            return _merge_constants(one, other)
+            are_objects = one.mutation_type is not None and type(one) is type(other)
+            return self._join(one, other) if are_objects else _merge_constants(one, other)
         if (number := self._number_of_both(one, other)) is not None:
             return self.adopt(number)
         if type(one) is not type(other):
@@ -165,7 +184,7 @@ class Merger:
     def adopt(self, value: Value, *, then_side: bool | None = None) -> Build:
         """Plan to bring a value that only one side has into the main trace."""
         value = self.outer_form(value.realize())
-        if not is_made_inside(value):
+        if not (is_made_inside(value) or type(value) is compat.TupleVariable):
             return self._adopted(value, then_side)
         if id(value) not in self.plans:
             self.plans[id(value)] = value, _once(self._adopted(value, then_side))
@@ -182,7 +201,8 @@ class Merger:
         is_made = is_made_inside(value)
         if type(value) in (compat.ListVariable, compat.TupleVariable, compat.SizeVariable):
             rebuilt = _rebuilt(value, self._adopt_all(value.items, then_side))
-            is_older = type(value) is compat.ListVariable and not is_made
+            is_list = type(value) is compat.ListVariable
+            is_older = not is_made if is_list else self._is_older_tuple(value)
             return (lambda merged: value) if is_older else rebuilt
         if value.source is None and values.is_named_tuple(value):
             return _rebuilt(value, self._adopt_all(value.items, then_side))
@@ -205,6 +225,8 @@ class Merger:
         self, value: TensorValue | compat.SymNodeVariable, then_side: bool | None
     ) -> Build:
         if not self.belongs(value):
+            if isinstance(value, compat.TensorVariable):
+                self.kept[id(example_of(value))] = value
             return lambda merged: value
         if is_unbacked(value):
             return self._adopt_number(value, then_side)
@@ -323,6 +345,8 @@ class Merger:
             return lambda merged: one
         if type(one) is not type(other):
             raise Refusal("arms-differ", "tensors of different kinds")
+        if type(one) is compat.NumpyNdarrayVariable and not all(map(self.belongs, (one, other))):
+            raise Refusal("arms-differ", "an array from before, of which no merged one is a part")
         if any(isinstance(example_of(side), torch.nn.Parameter) for side in (one, other)):
             raise Refusal("arms-differ", "a parameter, which no merged tensor is")
         if not self.apart.isdisjoint((id(example_of(one)), id(example_of(other)))):
@@ -338,10 +362,19 @@ class Merger:
             raise Refusal("alias-changed", "a container that is one object on one side only")
         key = id(one), id(other)
         if key not in self.joined:
-            is_list = type(one) is compat.ListVariable
-            plan = (self._merge_sequences if is_list else self._merge_dictionaries)(one, other)
+            plan = self._plan_of_containers(one, other)
             self.joined[key] = one, other, _once(plan), len(self.pairs)
         return self.joined[key][2]
+
+    def _plan_of_containers(self, one: Any, other: Any) -> Build:
+        if type(one) in (compat.ListVariable, compat.TupleVariable):
+            return self._merge_sequences(one, other)
+        if type(one) is compat.ConstDictVariable:
+            return self._merge_dictionaries(one, other)
+        items = [each for side in (one, other) for each in getattr(side, "items", ())]
+        if any(_has_identity(each) for each in items):
+            raise Refusal("arms-differ", f"two different objects of type {_describe(one)}")
+        return _merge_constants(one, other)
 
     def _merge_sequences(self, one: Any, other: Any) -> Build:
         count, others = len(one.items), len(other.items)
@@ -399,6 +432,11 @@ def _is_constant(value: Value) -> bool:
     """Return whether equal values cannot be told apart; two lists that others hold can be."""
     may_be_held = value.mutation_type is not None and not is_made_inside(value)
     return not may_be_held and value.is_python_constant()
+
+
+def _has_identity(value: Any) -> bool:
+    """Return whether an item of a container is an object that can be changed."""
+    return getattr(value, "mutation_type", None) is not None
 
 
 def _merge_constants(one: Value, other: Value) -> Build:

@@ -126,6 +126,13 @@ class ArmTrace:
     draws: list[Any] = field(default_factory=list)  # of hoist_random.Draw
     states: list[Any] = field(default_factory=list)  # of functional_rng.States
 
+    @property
+    def stored(self) -> list[Any]:
+        """What the arm leaves beside its result and in containers: stores, and its records."""
+        effects = self.effects
+        made = [list(each.values()) for each in effects.made.values()]
+        return [list(effects.attributes.values()), made, [each.inputs for each in self.records]]
+
 
 @dataclass(frozen=True, slots=True)
 class ArmFailure:

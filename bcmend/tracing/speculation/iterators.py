@@ -91,11 +91,12 @@ _ENDING: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
 
 
 def end_here(
-    tx: compat.Tracer, consumed: Sequence[Value], results: Sequence[Value], *, returns: bool = False
+    tx: compat.Tracer, consumed: Sequence[Value], left: Sequence[Any], *, returns: bool = False
 ) -> bool:
     """Return whether nothing holds the objects in ``consumed`` after the branch.
 
-    ``returns`` says that the frame ends with the branch.
+    ``left`` is all that the arms leave behind, in lists and dictionaries; ``returns`` says that the
+    frame ends with the branch.
     """
     if not consumed:
         return True
@@ -104,7 +105,7 @@ def end_here(
     effects = tx.output.side_effects
     held = _held_by_frames(tx, [*_ENDING.of(tx.output), *([tx] if returns else [])])
     stay = (each for each in effects.id_to_variable.values() if each.source is not None)
-    values = [*results, *held, *effects.store_attr_mutations.values(), *stay]
+    values = [*left, *held, *effects.store_attr_mutations.values(), *stay]
     return not any(frames.holds(values, each, effects) for each in consumed)
 
 

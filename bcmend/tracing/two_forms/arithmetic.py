@@ -146,10 +146,7 @@ def compute(tx: compat.Tracer, given: Sequence[Value], apply: _Inner) -> Value |
 
 def _on_both(tx: compat.Tracer, phi: Any, operands: Sequence[Value]) -> list[list[Value]]:
     """Return operands in the form that they have on each side of a phi."""
-    return [
-        [sides.on_side(tx, each, phi.predicate, truth) for each in operands]
-        for truth in (True, False)
-    ]
+    return [sides.on_side(tx, operands, phi.predicate, truth) for truth in (True, False)]
 
 
 def _is_computable(value: Value) -> bool:

@@ -40,11 +40,20 @@ def require_held_once(
 
 
 def _held_around(tx: compat.Tracer) -> Iterator[Value]:
-    """Yield what attributes hold, and the locals of all frames but those of the function itself."""
-    for stored in tx.output.side_effects.store_attr_mutations.values():
+    """Yield what holds values beside the locals of the function itself.
+
+    That is what attributes hold, what was there before the call, operands, and the locals of the
+    other frames.
+    """
+    effects = tx.output.side_effects
+    for stored in effects.store_attr_mutations.values():
         yield from stored.values()
-    for frame in list(frames.outwards(tx))[len(_of_the_function(tx)) :]:
-        yield from frame.symbolic_locals.values()
+    yield from (each for each in effects.id_to_variable.values() if each.source is not None)
+    own = _of_the_function(tx)
+    for frame in frames.being_traced(tx):
+        yield from frame.stack
+        if not any(frame is each for each in own):
+            yield from frame.symbolic_locals.values()
 
 
 def _names_of(tx: compat.Tracer, value: Value) -> set[str]:

@@ -51,15 +51,18 @@ def changeable_in(value: Value) -> Iterator[Value]:
 
 
 def made_like(value: Value, leaves: Iterable[Value]) -> Value:
-    """Return a value like one of which the leaves are others."""
-    return _made_like(value, iter(leaves))
+    """Return a value like one of which the leaves are others; what is met again is one again."""
+    return _made_like(value, iter(leaves), {})
 
 
-def _made_like(value: Value, leaves: Iterator[Value]) -> Value:
+def _made_like(value: Value, leaves: Iterator[Value], made: dict[int, Value]) -> Value:
     if not has_parts(value):
         return next(leaves)
     known = value.realize()
-    return made_of(known, [_made_like(each, leaves) for each in items_in(known) or ()])
+    items = [_made_like(each, leaves, made) for each in items_in(known) or ()]
+    if not (is_changeable(known) and id(known) in made):
+        made[id(known)] = made_of(known, items)
+    return made[id(known)]
 
 
 def are_alike(one: Value, other: Value) -> bool:

@@ -78,23 +78,33 @@ def like(phi: Open, predicate: Any, sides: Sequence[Value]) -> Open:
     )
 
 
-def on_side(tx: compat.Tracer, value: Value, predicate: Any, truth: bool) -> Value:
-    """Return a value, or what only it holds, in the form that it has where a truth is known."""
+def on_side(tx: compat.Tracer, values: Sequence[Value], predicate: Any, truth: bool) -> list[Value]:
+    """Return values, and what only they hold, in the form that they have where a truth is known."""
+    made: dict[int, Value] = {}
+    return [_on_side(tx, each, predicate, truth, made) for each in values]
+
+
+def _on_side(
+    tx: compat.Tracer, value: Value, predicate: Any, truth: bool, made: dict[int, Value]
+) -> Value:
+    """Return one of these values; ``made`` is what was made for others, by identity."""
     if isinstance(value, (GatedPhi, UnreadPhi)) and _is_at_hand(value):
         known: Any = value.predicate
         if known.as_proxy().node is not predicate.as_proxy().node:
             return value
-        return on_side(tx, value.sides[0 if truth else 1], predicate, truth)
+        return _on_side(tx, value.sides[0 if truth else 1], predicate, truth, made)
     if isinstance(value, LazyPhi) or not value.is_realized():
         return value
     value = value.realize()
+    if id(value) in made:
+        return made[id(value)]
     parts = parts_of(tx, value)
-    found = [on_side(tx, each, predicate, truth) for each in parts]
+    found = [_on_side(tx, each, predicate, truth, made) for each in parts]
     if all(before is after for before, after in zip(parts, found, strict=True)):
         return value
-    if isinstance(value, compat.TupleVariable):
-        return value.clone(items=found)
-    return made_of(value, found)
+    is_tuple = isinstance(value, compat.TupleVariable)
+    made[id(value)] = value.clone(items=found) if is_tuple else made_of(value, found)
+    return made[id(value)]
 
 
 def parts_of(tx: compat.Tracer, value: Value) -> list[Value]:
