@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 import bcmend
 
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
+
 CALLS = [1.0, -1.0, 2.0, -1.0]
 
 

@@ -31,6 +31,17 @@ def a_number() -> Function:
     return program
 
 
+@program("parts of symbolic numbers")
+def parts_of_a_number() -> Function:
+    def program(x: Tensor) -> Any:
+        number = x.sum().item()
+        if number > 0:
+            x = x + 1
+        return x * number.real, number.imag, number == number.real
+
+    return program
+
+
 @program("TensorVariable.method_tolist", "TensorVariable.call_method:tolist", "Tensor.tolist")
 def a_list() -> Function:
     def program(x: Tensor) -> Any:

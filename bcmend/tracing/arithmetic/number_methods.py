@@ -56,7 +56,7 @@ def _called(call: handlers.Call) -> Answer:
     return float_tests.called_in_the_graph(call.tx, None, METHOD, name, [number], dtype) or PASS
 
 
-@handlers.attribute_read("parts of symbolic numbers", place=3)
+@handlers.attribute_read("parts of symbolic numbers", place=4)
 def _part_read(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Any) -> Any:
     """Read a part of a number, which is the number itself or a constant."""
     found = read(owner)
