@@ -270,6 +270,8 @@ def pytest_terminal_summary(
     """Print what was run, and for each failure the command that repeats it."""
     for outcome in ("failed", "error"):
         for report in terminalreporter.stats.get(outcome, []):
+            if "::" not in report.nodeid:
+                continue  # of what could not be collected
             terminalreporter.write_line(f"repeat: python -m pytest {shlex.quote(report.nodeid)}")
     found, option = config.stash.get(_KEY, None), config.option
     if found is not None and (found.waiting or option.sample > 1):

@@ -43,14 +43,14 @@ def _decorated(function: Callable[[], None]) -> Callable[[], None]:
     return wrapper
 
 
-COMPILING = [
-    lambda: torch.compile(torch.sin),
-    lambda: assert_equivalent(lambda: lambda x: x, lambda: ()),
-    lambda: _helper(),
-    lambda: Compiling().run(),
-    lambda: [_helper() for _ in range(2)],
-    _decorated(_helper),
-]
+COMPILING = {
+    "torch": lambda: torch.compile(torch.sin),
+    "another module": lambda: assert_equivalent(lambda: lambda x: x, lambda: ()),
+    "a function": lambda: _helper(),
+    "a method": lambda: Compiling().run(),
+    "a comprehension": lambda: [_helper() for _ in range(2)],
+    "a decorated function": _decorated(_helper),
+}
 
 
 def _item(function: Any, *fixtures: Any) -> Any:
@@ -62,7 +62,7 @@ def _item(function: Any, *fixtures: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("function", COMPILING, ids=str)
+@pytest.mark.parametrize("function", COMPILING.values(), ids=COMPILING)
 def test_what_compiles_is_found_by_its_code(function: Any) -> None:
     assert sampling.compiles(_item(function))
 
@@ -73,7 +73,7 @@ def test_what_a_fixture_compiles_is_found() -> None:
 
 
 def test_what_is_skipped_compiles_nothing() -> None:
-    skipped = _item(COMPILING[0])
+    skipped = _item(COMPILING["torch"])
     skipped.iter_markers = lambda name: [pytest.mark.skipif(True, reason="no device").mark]
     assert not sampling.compiles(skipped)
 
