@@ -60,12 +60,15 @@ def _called(call: handlers.Call) -> Answer:
 def _part_read(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, default: Any) -> Any:
     """Read a part of a number, which is the number itself or a constant."""
     found = read(owner)
-    kind = kind_of_number(owner.realize()) if isinstance(found, compat.GetAttrVariable) else None
+    if type(found) is not compat.GetAttrVariable:  # to ask by `isinstance` would realize it
+        return found
+    number = owner.realize()
+    kind = kind_of_number(number)
     if kind is None:
         return found
     if found.name in _CONSTANTS[kind]:
         return constant(_CONSTANTS[kind][found.name])
-    return owner.realize() if found.name in _ITSELF[kind] else found
+    return number if found.name in _ITSELF[kind] else found
 
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, "`~` of symbolic numbers", place=2)
