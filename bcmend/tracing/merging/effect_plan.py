@@ -57,7 +57,8 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
             by_variable.setdefault(id(change.variable), [None, None])[side] = change
     changes: list[LocationPhi] = []
     results = [arm.result for arm in arms]
-    ending = ending_containers(join.tx, arms, results) if _returns(join) else frozenset()
+    is_last = bool(by_variable) and _returns(join)
+    ending = ending_containers(join.tx, arms, results) if is_last else frozenset()
     for key, sides in by_variable.items():
         known = next(side for side in sides if side is not None)
         _require_no_failing_iterator(join, known.variable)
