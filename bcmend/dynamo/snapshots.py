@@ -226,7 +226,7 @@ def visit(
 
     def each(variable: compat.VariableTracker) -> None:
         found(variable)
-        if isinstance(variable, compat.LocalGeneratorObjectVariable):
+        if variable.is_realized() and isinstance(variable, compat.LocalGeneratorObjectVariable):
             frame: Any = variable.inline_tracer
             inner = [*frame.symbolic_locals.values(), *frame.stack]
             compat.VariableTracker.visit(each, inner, cache, side_effects=effects)

@@ -373,6 +373,8 @@ def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
     """
 
     def note(variable: Value) -> None:
+        if not variable.is_realized():
+            return  # nothing has looked at it yet, and to ask what it is would add a guard
         unknown_models.require_known(variable)
         for each in snapshots.containers_of(variable):
             recording.check_allowed_side_effect(each)

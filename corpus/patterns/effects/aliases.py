@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpus.patterns.pattern import SPLIT, WHERE, pattern, patterns_among, refused, signs
+from corpus.patterns.pattern import CHOICE, SPLIT, WHERE, pattern, patterns_among, refused, signs
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
 
 
-@pattern(signs, SPLIT, may_copy=True)
+@pattern(signs, CHOICE, may_copy=True)
 def alias_changed_after_the_branch() -> Program:
     def program(x: Tensor) -> tuple[Tensor, Tensor]:
         w = x * 1
