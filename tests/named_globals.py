@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from bcmend.trials.named_globals import named_globals
 
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -34,7 +37,9 @@ def globals_of(make: object) -> Iterator[Callable[[], dict[str, Any]]]:
 
 
 def _copy(value: Any, copies: dict[int, tuple[Any, Any]]) -> None:
-    """Note what a container has, and what those in it have."""
+    """Note what a container or a tensor has, and what those in it have."""
+    if isinstance(value, Tensor):
+        copies[id(value)] = value, value.detach().clone()
     if id(value) in copies or not isinstance(value, _CONTAINERS):
         return
     copies[id(value)] = value, value.copy()
@@ -43,6 +48,10 @@ def _copy(value: Any, copies: dict[int, tuple[Any, Any]]) -> None:
 
 
 def _put_back(value: Any, copied: Any) -> None:
+    if isinstance(value, Tensor):
+        if value.shape == copied.shape and not torch.equal(value, copied):
+            value.detach().copy_(copied)
+        return
     value.clear()
     if isinstance(value, (dict, set)):
         value.update(copied)

@@ -224,10 +224,12 @@ _OUTSIDE: Final = tuple(str(Path("tests") / name) for name in ("observation.py",
 def _without_callers(one: Observation) -> Observation:
     """Take out of each log record a place outside of the program, in which it was asked for.
 
-    And the traceback of an exception, which has the functions that stand for regions in it.
+    And the traceback of an exception, which has the functions that stand for regions in it; and the
+    globals, of which stand-ins name others.
     """
     events = tuple(_without_caller(event) if event[0] == "log" else event for event in one.events)
-    return replace(one, events=events)
+    parts = {key: each for key, each in (one.state.parts or {}).items() if key != "['globals']"}
+    return replace(one, events=events, state=replace(one.state, parts=parts))
 
 
 def _without_caller(event: Event) -> Event:

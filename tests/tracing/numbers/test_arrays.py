@@ -76,7 +76,8 @@ def _calls() -> list[Call]:
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_arrays_decide_and_are_chosen(name: str, backend: str) -> None:
-    assert_equivalent(lambda: fresh(PROGRAMS[name]), _calls, backend=backend)
+    # An array that has the memory of an argument is merged like a tensor.
+    assert_equivalent(lambda: fresh(PROGRAMS[name]), _calls, backend=backend, may_copy=True)
 
 
 def test_a_turn_that_makes_an_array_of_a_tensor_is_not_carried() -> None:

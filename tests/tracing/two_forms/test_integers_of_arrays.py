@@ -112,4 +112,4 @@ def test_an_integer_of_an_array_leaves_as_one_of_python() -> None:
     assert len(found.differences) == len(COUNTS)
     for each, counts in zip(found.differences, COUNTS, strict=True):
         total = sum(count for count in counts if count > 1)
-        assert each.endswith(f"result.[1]: int64 and int {total}")
+        assert each.endswith(f"result.[1]: int64 np.int64({total}) and int {total}")
