@@ -77,6 +77,8 @@ def forget_unreached(functions: Iterable[FunctionType]) -> None:
         log.forget(codes)
         frames.take_up_again()
         site_table.take_up_again()
+        if not TABLE.functions:
+            site_table.forget_unplanned()
         body_states.assume_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
 
 

@@ -101,6 +101,15 @@ def take_up_again() -> None:
     SESSION.off.clear()
 
 
+def forget_unplanned() -> None:
+    """Forget the sites that no plan lists, once nothing is patched any more.
+
+    Their code may be of the standard library, and outlive what called it.
+    """
+    for key in [key for key, site in SESSION.sites.items() if site.plan is None]:
+        SESSION.sites.pop(key, None)
+
+
 def met_at(places: Container[tuple[str, int | None]]) -> list[tuple[LiveSite, CodeType]]:
     """Return the sites that no plan lists, at files and lines, and their code."""
     return [

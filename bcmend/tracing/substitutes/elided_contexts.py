@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 
 import torch
 
+from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.handlers import PASS, Answer, break_graph
 from bcmend.dynamo.models import methods, objects, translators
@@ -26,8 +27,9 @@ from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes import dispatch
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal, withdraw
 
-#: Code with a lock that CPython has done without since 3.12: two threads may both compute it.
-_NEEDLESS: Final = frozenset([functools.cached_property.__get__.__code__])
+#: Where code stands with a lock that CPython has done without since 3.12: two threads may both
+#: compute it. That code may be mended by the time it is looked at here.
+_NEEDLESS: Final = frozenset([origin_of(functools.cached_property.__get__.__code__)])
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 _MAY_BREAK: Final = "the graph may break inside the block"  # which is judged at its end
@@ -154,7 +156,7 @@ class _Lock(compat.ContextWrappingVariable):
 
 @answers_to("lock")
 def _lock(call: ReplacedCall) -> Answer:
-    if call.tx.f_code not in _NEEDLESS:
+    if origin_of(call.tx.f_code) not in _NEEDLESS:
         raise unequal("the lock keeps other threads from what the block does")
     dispatch.require_one_graph(call.tx, _MAY_BREAK)
     return _Lock(call.owner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -12,12 +13,13 @@ from torch._dynamo.exc import Unsupported
 from torch._dynamo.variables import UserDefinedObjectVariable
 
 import bcmend
+from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.values import constant
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.substitutes import elided_contexts
-from tests.equivalence import Call, assert_equivalent, call
+from tests.equivalence import Call, assert_equivalent, call, fresh
 from tests.tracing.in_trace import during_trace, substituted
 
 X = torch.ones(2)
@@ -66,7 +68,7 @@ def test_a_block_is_refused_where_the_graph_may_break(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def body(tx: Any, x: Any) -> None:
-        monkeypatch.setattr(elided_contexts, "_NEEDLESS", frozenset([tx.f_code]))
+        monkeypatch.setattr(elided_contexts, "_NEEDLESS", frozenset([origin_of(tx.f_code)]))
         with monkeypatch.context() as patch, pytest.raises(Refusal, match="inside the block"):
             patch.setattr(capture_mode, "in_mended_code", lambda tx: False)
             make(tx)
@@ -90,7 +92,7 @@ def test_where_an_example_lies(example: Any, is_on_cpu: bool) -> None:
 
 def test_the_lock_of_a_property_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     def body(tx: Any, x: Any) -> Any:
-        monkeypatch.setattr(elided_contexts, "_NEEDLESS", frozenset([tx.f_code]))
+        monkeypatch.setattr(elided_contexts, "_NEEDLESS", frozenset([origin_of(tx.f_code)]))
         block = _lock(tx)
         assert block.enter(tx).as_python_constant() is True
         return block.exit(tx).as_python_constant()
@@ -281,3 +283,32 @@ def test_a_mode_of_another_class_is_passed_on() -> None:
         )
 
     assert during_trace(body, X) is PASS
+
+
+class _Asked:
+    """Has a property that is computed at the first read; ``hasattr`` computes it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+    @functools.cached_property
+    def scale(self) -> float:
+        return 2.0
+
+
+def _asks(x: Tensor, owner: _Asked) -> Tensor:
+    y = x * 2 if hasattr(owner, "scale") else x
+    return y + 1 if x.sum() > 0 else y
+
+
+def _reads(x: Tensor, owner: _Asked) -> Tensor:
+    return x * owner.scale if x.sum() > 0 else x
+
+
+def test_a_lock_that_was_refused_is_asked_for_anew_after_the_last_unpatching() -> None:
+    for program, fullgraph in ((_asks, False), (_reads, True)):
+        torch._dynamo.reset()
+        compiled = torch.compile(bcmend.patch(fresh(program)), backend="eager", fullgraph=fullgraph)
+        for x in (torch.ones(2), -torch.ones(2)):
+            assert torch.equal(compiled(x, _Asked()), program(x, _Asked()))
+        bcmend.unpatch()
