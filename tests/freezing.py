@@ -27,6 +27,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from bcmend.trials.frozen import memory_of
+
 # Bookkeeping of torch that says nothing about the program.
 _NOT_STATE = frozenset(
     ["_is_torch_compile", "_compiled_call_impl", "_non_persistent_buffers_set", "__weakref__"]
@@ -280,7 +282,7 @@ def aliases(roots: Mapping[str, object]) -> frozenset[tuple[str, str, str]]:
         for name, root in roots.items()
         for path, holder in _with_memory(root, "", set(), [])
     ]
-    memory = [_memory(holder) for _, holder in found]
+    memory = [memory_of(holder) or id(holder) for _, holder in found]
     pairs = set()
     for position, (path, holder) in enumerate(found):
         for place, (other_path, other) in enumerate(found[position + 1 :], position + 1):
@@ -289,13 +291,3 @@ def aliases(roots: Mapping[str, object]) -> frozenset[tuple[str, str, str]]:
             elif memory[position] == memory[place]:
                 pairs.add((path, other_path, "shared"))
     return frozenset(pairs)
-
-
-def _memory(holder: Any) -> int:
-    """Return a number of the memory of a tensor or an array."""
-    while isinstance(holder, numpy.ndarray) and isinstance(holder.base, (numpy.ndarray, Tensor)):
-        holder = holder.base
-    if isinstance(holder, numpy.ndarray):
-        return int(holder.__array_interface__["data"][0]) if holder.size else id(holder)
-    pointer: int = holder.untyped_storage().data_ptr()
-    return pointer if pointer else id(holder)

@@ -17,10 +17,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import pytest
+
+from bcmend.bytecode.names_used import code_objects
 
 ROOT: Final = Path(__file__).parents[1]
 USUAL: Final = 8
@@ -148,7 +150,7 @@ def _reaches(function: FunctionType) -> bool:
     seen, left = {function}, [function]
     while left:
         each = left.pop()
-        names = set(_names(each.__code__))
+        names = {name for code in code_objects(each.__code__) for name in code.co_names}
         if names & _COMPILING and _has_torch(each):
             return True
         for other in _called(each, names):
@@ -156,13 +158,6 @@ def _reaches(function: FunctionType) -> bool:
                 seen.add(other)
                 left.append(other)
     return False
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _names(each)
 
 
 def _has_torch(function: FunctionType) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import logging
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -128,6 +129,8 @@ class Freezer:
         kind = type(value).__qualname__
         if type(value) in _TEXTS or isinstance(value, (*_OF_TORCH, numpy.generic)):
             return Text(kind, repr(value))
+        if isinstance(value, logging.Logger):  # it reaches all others, which compiling changes
+            return Text(kind, value.name)
         if isinstance(value, _NAMED):
             return Text(kind, getattr(value, "__qualname__", value.__name__))
         if not self._is_met_again(value, path, OBJECT):
@@ -155,14 +158,14 @@ class Freezer:
         kind = TENSOR if isinstance(value, torch.Tensor) else OBJECT
         if self._is_met_again(value, path, kind):
             return
-        memory = _memory_of(value)
+        memory = memory_of(value)
         if memory in self._memory:
             self._met_again[path] = MEMORY, self._memory[memory]
         elif memory is not None:
             self._memory[memory] = path
 
 
-def _memory_of(value: Any) -> int | None:
+def memory_of(value: Any) -> int | None:
     """Return a number of the memory of a tensor or an array, None where it has none."""
     while isinstance(value, numpy.ndarray) and isinstance(
         value.base, (numpy.ndarray, torch.Tensor)

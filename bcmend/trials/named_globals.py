@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
 
 import torch
+
+from bcmend.bytecode.names_used import code_objects
 
 _NO_DATA: Final = (FunctionType, BuiltinFunctionType, ModuleType, type)
 
@@ -58,16 +60,10 @@ def _named(value: Any, seen: set[int]) -> Iterator[tuple[dict[str, Any], str]]:
                 yield from _named(getattr(each, "__func__", each), seen)
     elif isinstance(value, FunctionType) and value.__module__.partition(".")[0] != "torch":
         namespace = value.__globals__
-        for name in sorted(set(_names(value.__code__)) & namespace.keys()):
+        names = {name for code in code_objects(value.__code__) for name in code.co_names}
+        for name in sorted(names & namespace.keys()):
             held = namespace[name]
             if not isinstance(held, _NO_DATA) and not name.startswith("__"):
                 yield namespace, name
             elif isinstance(held, (FunctionType, type)) and held.__module__ == value.__module__:
                 yield from _named(held, seen)
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _names(each)
