@@ -11,6 +11,7 @@ all of that, and so does ``--every-way``.
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 import subprocess
 import zlib
@@ -35,6 +36,8 @@ _WAYS: Final = frozenset({"backend", "fullgraph"})
 _OWN: Final = ("tests", "corpus", "bench")
 _KEY: Final = pytest.StashKey["Sample"]()
 _SENT: Final = "sample"
+#: Names the salt for a copy that has no history; not an option, as runs within a run inherit it.
+SALT: Final = "BCMEND_SALT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if option.sample < 1:
         raise pytest.UsageError(f"--sample {option.sample}: it is one in N; give 1 or more")
     if option.salt is None:
-        option.salt = "{0.commit}:{0.number}".format(salt_of(ROOT))
+        option.salt = os.environ.get(SALT) or "{0.commit}:{0.number}".format(salt_of(ROOT))
 
 
 def _is_chosen(config: pytest.Config) -> bool:

@@ -115,13 +115,13 @@ def test_compiled(number):
 """
 
 
-def _run(folder: Path, *options: str, tests: str = TESTS) -> str:
+def _run(folder: Path, *options: str, tests: str = TESTS, salt: str = "") -> str:
     (folder / "test_made.py").write_text(tests)
     (folder / "pytest.ini").write_text('[pytest]\ntestpaths = .\naddopts = -m "not slow"\n')
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.sampling", *options],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+        env={**os.environ, "PYTHONPATH": str(ROOT), sampling.SALT: salt},
         capture_output=True,
         text=True,
         check=False,
@@ -142,6 +142,11 @@ def test_a_run_says_what_it_has_taken(tmp_path: Path, options: list[str]) -> Non
     assert 0 < len(kept) < 64
     assert f"{line}pytest -n auto --sample 1" in said
     assert f"{1 + len(kept) - failed} passed" in said
+
+
+def test_a_copy_without_a_history_is_told_its_salt(tmp_path: Path) -> None:
+    assert "1 in 8, salt abc; all of them" in _run(tmp_path, salt="abc:2")
+    assert "1 in 8, salt def; all of them" in _run(tmp_path, "--salt", "def:2", salt="abc:2")
 
 
 WAYS = """
