@@ -42,3 +42,5 @@ COPIES_OF_CHANGED_ARE_REMOVED: Final = _RELEASE != "2.15"
 FACTORS_OF_PRODUCTS_ARE_LOST: Final = _RELEASE != "2.15"
 #: AOTAutograd's cache gives the graph of one float for another that was computed of a float.
 COMPUTED_FLOATS_ARE_FROZEN: Final = _RELEASE != "2.15"
+#: A view of half of a dynamic size cannot be given to the sides of ``torch.cond``.
+VIEWS_OF_HALVES_FAIL_IN_CHOICES: Final = _RELEASE != "2.15"

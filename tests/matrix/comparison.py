@@ -341,6 +341,9 @@ def _in_child(work: Callable[[], Any], writer: Any) -> None:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)
+            # A build for CUDA starts threads for its backwards, each of which would make the pool
+            # of threads anew that a fork has lost, and two at once abort the process.
+            torch.set_num_threads(1)
             found = pickle.dumps(work())
         except BaseException as error:
             place = traceback.extract_tb(error.__traceback__)[-1]

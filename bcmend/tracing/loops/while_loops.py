@@ -74,7 +74,8 @@ class _Loop:
     """A loop to be lowered; ``arm``, at position ``staying``, comes back to the jump.
 
     ``places`` are what a turn stores to; ``inputs`` are the live-ins of the jump, then what those
-    hold, ``apart`` where several values stand for one.
+    hold, ``apart`` where several values stand for one. ``is_last`` says that the live-ins have no
+    other form, so that a turn that stops is mended where it does.
     """
 
     tx: compat.Tracer
@@ -86,6 +87,7 @@ class _Loop:
     inputs: Sequence[Value] = ()
     apart: Apart = field(default_factory=Apart)
     places: Sequence[Location] = ()
+    is_last: bool = True
 
     def that_stores(self, places: Sequence[Location], parted_at: Collection[int] = ()) -> _Loop:
         """Return the loop with places that its turns store to, and with its inputs.
@@ -116,7 +118,10 @@ class _Loop:
             return constant(None)
 
         arm, open_arm = replace(self.arm, calls=call), partial(record_builder.open_arm, self.tx)
-        with refused_forms.on_side(self.tx.output, object()):
+        with (
+            refused_forms.on_side(self.tx.output, object()),
+            nesting_limits.trying(self.tx, is_last=self.is_last),
+        ):
             return trace_arm(self.tx, self.target, arm, open_arm)
 
     def iterate(self, entering: Sequence[Value]) -> tuple[Any, ...]:
@@ -195,10 +200,11 @@ def run_loop(
         # The arm finds one more number in the open ranges that it goes over.
         items = each.inputs.items
         inputs = [one.in_half(True) if isinstance(one, OpenIterator) else one for one in items]
-        for given in _with_ranges_counted(tx, site, inputs):
+        forms = list(_with_ranges_counted(tx, site, inputs))
+        for given in forms:
             transaction = fx_graph.Transaction(tx)
-            arm = each.with_inputs(with_one_form(tx, given))
-            loop, trial = _tried(_Loop(tx, target, site, condition, arm, staying))
+            arm, is_last = each.with_inputs(with_one_form(tx, given)), given is forms[-1]
+            loop, trial = _tried(_Loop(tx, target, site, condition, arm, staying, is_last=is_last))
             if trial is None:
                 transaction.roll_back()
                 break

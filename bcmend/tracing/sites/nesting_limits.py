@@ -171,6 +171,28 @@ class Iteration(NamedTuple):
 
 ITERATIONS: Final[Slot[list[Iteration]]] = Slot(list, rolls_back=False)
 
+#: Of each loop being traced, whether what it goes over has no other form to be tried in.
+_TRIED: Final[Slot[list[bool]]] = Slot(list, rolls_back=False)
+
+
+@contextmanager
+def trying(tx: compat.Tracer, *, is_last: bool) -> Iterator[None]:
+    """Note for a block that a loop is traced in its last form, or in one before."""
+    tried = _TRIED.of(tx.output)
+    tried.append(is_last)
+    try:
+        yield
+    finally:
+        tried.pop()
+
+
+def is_last_try(tx: compat.Tracer) -> bool:
+    """Return whether what stops now stops in each form of the loops that are being traced.
+
+    A turn that does not have its number may stop for that alone: the number is counted next.
+    """
+    return all(_TRIED.of(tx.output))
+
 
 @contextmanager
 def mending(tx: compat.Tracer, site: LiveSite, form: int = 0) -> Iterator[None]:

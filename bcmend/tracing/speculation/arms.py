@@ -334,7 +334,8 @@ def _failure(tx: compat.Tracer, arm: Arm, error: Exception, *, spoiled: bool) ->
         # loop comes to one, the loop is better unrolled.
         in_a_loop = arm.calls is not None or bool(nesting_limits.ITERATIONS.of(tx.output))
         if isinstance(error, compat.Unsupported) or not in_a_loop:
-            body_states.mend_inside(tx, error, nesting_limits.to_be_widened(tx))
+            if nesting_limits.is_last_try(tx):
+                body_states.mend_inside(tx, error, nesting_limits.to_be_widened(tx))
         else:
             body_states.note_question(tx, error)
     return ArmFailure(raised, arm_failures.words(error), spoiled)

@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 import bcmend
 from bcmend.tracing.backends.saved_values import Impure, seen_pure
 from bcmend.tracing.backends.traced_choices import known_of, remembered
+from tests.differences_of_torch import VIEWS_OF_HALVES_FAIL_IN_CHOICES
 from tests.equivalence import assert_equivalent, call
 
 
@@ -159,8 +160,12 @@ def test_a_choice_of_a_program_itself_is_as_on_torch_alone() -> None:
     torch._dynamo.reset()
     patched = bcmend.patch(Layers([4]))
     compiled = torch.compile(program, backend="aot_eager", fullgraph=True, dynamic=True)
-    with pytest.raises(torch._dynamo.exc.TorchRuntimeError, match="accumulative multiplication"):
-        compiled(torch.ones(4, 3))
+    x = torch.ones(4, 3)
+    if VIEWS_OF_HALVES_FAIL_IN_CHOICES:
+        with pytest.raises(torch._dynamo.exc.TorchRuntimeError, match="accumulative multiplica"):
+            compiled(x)
+    else:
+        assert compiled(x).equal(program(x))
     bcmend.unpatch(patched)
 
 

@@ -99,6 +99,30 @@ def _goes_on(x: Tensor) -> Any:
     return total
 
 
+def _returns_within_a_branch(x: Tensor) -> Any:
+    total = x.sum()
+    for turn in range(_TURNS):
+        x = torch.cos(x * 1.3)
+        if x.sum() > 1:
+            total = total + turn
+            if total > 30:
+                return total
+    return total
+
+
+def _goes_on_or_returns(x: Tensor) -> Any:
+    total = x.sum()
+    for turn in range(_TURNS):
+        x = torch.cos(x * 1.3)
+        if x.sum() < 1:
+            continue
+        total = total + turn
+        if not total > 30:
+            continue
+        return total, turn
+    return total, -1
+
+
 def _returns_within(x: Tensor) -> Any:
     for turn in range(_TURNS):
         x = torch.tanh(x * 1.1) + 0.05
@@ -169,6 +193,8 @@ PROGRAMS = [
     _left_twice,
     _left_within,
     _goes_on,
+    _returns_within_a_branch,
+    _goes_on_or_returns,
     _returns_within,
     _test_and_break,
     _with_else,
