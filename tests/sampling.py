@@ -1,11 +1,11 @@
 """Which cases a run takes: by default one in eight of those that compile a program, else all.
 
 A case compiles if the code of its test, of its fixtures, or of what they call in ``tests``,
-``corpus`` and ``bench`` names something that compiles; nothing is marked. It is taken in every
-eighth commit by the hash of its name, so that eight commits in a row take all. Cases that differ in
-the back end or in ``fullgraph`` alone are the same program, captured by the same trace: one of them
-is taken, in turn with each commit. What names what it wants (paths, ``-k``, ``-m``, ``--lf``) gets
-all of that, and so does ``--every-way``.
+``corpus`` and ``bench`` names something that compiles, or a file beside it that does; nothing is
+marked. It is taken in every eighth commit by the hash of its name, so that eight commits in a row
+take all. Cases that differ in the back end or in ``fullgraph`` alone are the same program, captured
+by the same trace: one of them is taken, in turn with each commit. What names what it wants (paths,
+``-k``, ``-m``, ``--lf``) gets all of that, and so does ``--every-way``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ USUAL: Final = 8
 _COMPILING: Final = frozenset(
     "compile explain why verify bench install export make_fx _dynamo cli main subprocess".split()
 )
+#: Modules that compile what they are given.
+_COMPILERS: Final = frozenset({"bcmend.liveness.runner"})
 #: What may differ between cases that take turns.
 _WAYS: Final = frozenset({"backend", "fullgraph"})
 _OWN: Final = ("tests", "corpus", "bench")
@@ -154,7 +156,7 @@ def _reaches(function: FunctionType) -> bool:
     while left:
         each = left.pop()
         names = {name for code in code_objects(each.__code__) for name in code.co_names}
-        if names & _COMPILING and _has_torch(each):
+        if (names & _COMPILING and _has_torch(each)) or _starts_what_compiles(each, names):
             return True
         for other in _called(each, names):
             if other not in seen:
@@ -166,6 +168,22 @@ def _reaches(function: FunctionType) -> bool:
 def _has_torch(function: FunctionType) -> bool:
     held = function.__globals__.get("torch")
     return type(held) is ModuleType or "torch" in function.__code__.co_names
+
+
+def _starts_what_compiles(function: FunctionType, names: set[str]) -> bool:
+    """Return whether code names a module that compiles, or a file beside it that does."""
+    held = (function.__globals__.get(name) for name in names)
+    if any(type(each) is ModuleType and each.__name__ in _COMPILERS for each in held):
+        return True
+    folder = Path(function.__code__.co_filename).parent
+    constants = (each for code in code_objects(function.__code__) for each in code.co_consts)
+    files = {each for each in constants if type(each) is str and each.endswith(".py")}
+    return any(_compiles_by_its_text(folder / each) for each in files)
+
+
+@functools.cache
+def _compiles_by_its_text(file: Path) -> bool:
+    return file.is_file() and "torch.compile(" in file.read_text(encoding="utf-8")
 
 
 def _called(function: FunctionType, names: set[str]) -> Iterator[FunctionType]:

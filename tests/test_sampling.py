@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from bcmend.liveness import runner
 from tests import sampling
 from tests.equivalence import assert_equivalent, compare
 
@@ -76,6 +77,20 @@ def test_what_is_skipped_compiles_nothing() -> None:
     skipped = _item(COMPILING["torch"])
     skipped.iter_markers = lambda name: [pytest.mark.skipif(True, reason="no device").mark]
     assert not sampling.compiles(skipped)
+
+
+def test_a_process_that_compiles_is_found_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "rounds.py").write_text("torch.compile(program)")
+    (tmp_path / "others.py").write_text("re.compile(text)")
+    for name, expected in [("rounds.py", True), ("others.py", False), ("none.py", False)]:
+        text = f"def test(): start({name!r})"
+        names: dict[str, Any] = {"__name__": "tests.static"}
+        exec(compile(text, str(tmp_path / "test_made.py"), "exec"), names)
+        assert sampling.compiles(_item(names["test"])) is expected
+
+
+def test_what_a_module_compiles_is_found() -> None:
+    assert sampling.compiles(_item(lambda: runner.run([])))
 
 
 def test_a_module_without_torch_compiles_nothing() -> None:

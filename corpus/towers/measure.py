@@ -9,6 +9,7 @@ layout is no good, and neither is a call in which none runs any more.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -231,10 +232,10 @@ def _differences(eager: Shown, other: Shown, backend: str) -> Iterator[str]:
     yield from differences(eager.weights, other.weights, "weights", tolerance)
 
 
-def eager_calls(kind: Kind, mode: str, seed: int = 0) -> list[Shown]:
-    """Return what the calls of a kind show in eager execution."""
+def eager_calls(kind: Kind, mode: str, seed: int = 0, calls: int = CALLS) -> list[Shown]:
+    """Return what the first ``calls`` calls of a kind show in eager execution."""
     model = kind.build(seed).train(mode == "train")
-    return list(_calls(model, model, kind.layouts()))
+    return list(itertools.islice(_calls(model, model, kind.layouts()), calls))
 
 
 def _compiled(

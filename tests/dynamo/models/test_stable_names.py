@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Iterable
@@ -28,8 +29,9 @@ def _sources(*, of_adapter: bool) -> dict[str, str]:
     }
 
 
-OUTSIDE = Code(_sources(of_adapter=False))
-ADAPTER = Code(_sources(of_adapter=True))
+@functools.cache
+def _outside() -> Code:
+    return Code(_sources(of_adapter=False))
 
 
 def _of_dynamo() -> frozenset[str]:
@@ -42,12 +44,15 @@ def _is_made_of_words(name: str) -> bool:
     return "_" in name.strip("_") or (name.startswith("_") and len(name) > 1)
 
 
-OF_OTHERS = names_in_use.public_names() | OUTSIDE.own_names() | ADAPTER.own_names()
+@functools.cache
+def _of_others() -> frozenset[str]:
+    adapter = Code(_sources(of_adapter=True))
+    return names_in_use.public_names() | _outside().own_names() | adapter.own_names()
 
 
 def unlisted(code: Code) -> list[Use]:
     """Return the names of Dynamo's objects in code that the adapter neither lists nor wraps."""
-    others, names = OF_OTHERS | code.own_names(), _of_dynamo() - LISTED
+    others, names = _of_others() | code.own_names(), _of_dynamo() - LISTED
     by_name = [each for each in code.attributes() if each.name not in others]
     by_word = [
         each for each in code.words() if each.name not in others and _is_made_of_words(each.name)
@@ -58,7 +63,7 @@ def unlisted(code: Code) -> list[Use]:
 
 
 def test_every_name_of_dynamo_is_listed_or_wrapped() -> None:
-    assert unlisted(OUTSIDE) == []
+    assert unlisted(_outside()) == []
 
 
 def _words_of_dynamo() -> set[str]:
@@ -136,13 +141,13 @@ def test_a_name_that_torch_lacks_is_found() -> None:
 
 
 def test_listed_names_are_used_and_public() -> None:
-    uses = (*OUTSIDE.attributes(), *OUTSIDE.words(), *OUTSIDE.overrides())
+    uses = (*_outside().attributes(), *_outside().words(), *_outside().overrides())
     assert sorted(LISTED - {each.name for each in uses}) == []
     assert [each for each in LISTED if re.match("_[^_]", each)] == []
 
 
 def test_hooks_are_declared_with_names_of_the_adapter() -> None:
-    assert OUTSIDE.hooks_by_text() == []
+    assert _outside().hooks_by_text() == []
     text = "hooks.around(compat.ListVariable, 'sq_length', 'a test')"
     (found,) = Code({"new.py": text}).hooks_by_text()
     assert found.name == "'sq_length'"
@@ -153,7 +158,7 @@ def _constructed(code: Code) -> set[str]:
 
 
 def test_private_classes_are_called_as_listed() -> None:
-    assert _constructed(OUTSIDE) == stable_names.CONSTRUCTORS.keys()
+    assert _constructed(_outside()) == stable_names.CONSTRUCTORS.keys()
     text = "compat.ConstDictVariable({}, dict)"
     assert _constructed(Code({"new.py": text})) == {"ConstDictVariable"}
 
