@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 import torch
@@ -44,3 +45,7 @@ FACTORS_OF_PRODUCTS_ARE_LOST: Final = _RELEASE != "2.15"
 COMPUTED_FLOATS_ARE_FROZEN: Final = _RELEASE != "2.15"
 #: A view of half of a dynamic size cannot be given to the sides of ``torch.cond``.
 VIEWS_OF_HALVES_FAIL_IN_CHOICES: Final = _RELEASE != "2.15"
+#: Dynamo makes another node of a store to the ``data`` of a tensor, and notes what an input was.
+STORES_TO_DATA_ARE_NOTED: Final = _RELEASE == "2.15"
+#: What a condition raises where a frame goes on behind a graph names the first line of it.
+CONDITIONS_RAISE_AT_THE_FIRST_LINE: Final = _RELEASE == "2.15" and sys.version_info >= (3, 13)

@@ -27,6 +27,7 @@ from torch import Tensor
 
 import bcmend
 from bcmend.trials.muted import Stream, is_of_compilers, torch_writes_nothing
+from tests.differences_of_torch import CONDITIONS_RAISE_AT_THE_FIRST_LINE
 from tests.freezing import Frozen, aliases, freeze, frozen_differences, tensors_in
 
 _COMPILER: Final = (f"{Path(torch.__file__).parent}/", f"{Path(bcmend.__file__).parent}/", "<")
@@ -186,7 +187,7 @@ def described(error: BaseException) -> Frozen:
             "cause": _related(error.__cause__),
             "context": _related(error.__context__),
             "hides its context": error.__suppress_context__,
-            "where": _last_frame_of_the_program(error.__traceback__),
+            "where": _where(error),
         }
     )
 
@@ -202,6 +203,13 @@ def _related(error: BaseException | None) -> tuple[Any, ...] | None:
         _related(error.__cause__),
         _related(error.__context__),
     )
+
+
+def _where(error: BaseException) -> tuple[str, int | None] | None:
+    place = _last_frame_of_the_program(error.__traceback__)
+    if CONDITIONS_RAISE_AT_THE_FIRST_LINE and place and str(error).startswith("Boolean value of"):
+        return place[0], None
+    return place
 
 
 def _last_frame_of_the_program(trace: TracebackType | None) -> tuple[str, int | None] | None:

@@ -60,6 +60,7 @@ class Pattern:
         only_writes: it has neither branch nor loop nor check, though its outcome does not say so.
         way: how it gets patched and compiled.
         unsettled: why the outcome is not reached yet; empty where it is.
+        unsettled_from_3_12: why it is not from CPython 3.12 on.
         unequal: in which way it can be told from eager execution yet; empty where it cannot.
         because: why a site has to stay as it was, or what stands in the way; empty where none does.
         worse: in which way it is worse than stock `torch.compile` yet; empty where it is not.
@@ -87,6 +88,7 @@ class Pattern:
     only_writes: bool = False
     way: Way = patch_then_compile
     unsettled: str = ""
+    unsettled_from_3_12: str = ""
     unequal: str = ""
     because: str = ""
     worse: str = ""
@@ -106,6 +108,11 @@ class Pattern:
     def is_changed(self) -> bool:
         """Return whether this torch is one with which something else becomes of it."""
         return self.changes_with is not None and self.changes_with <= _RELEASE
+
+    @property
+    def unsettled_here(self) -> str:
+        """Why the outcome is not reached yet on this Python; empty where it is."""
+        return self.unsettled or (self.unsettled_from_3_12 if IS_FROM_3_12 else "")
 
     @property
     def worse_here(self) -> str:

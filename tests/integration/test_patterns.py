@@ -38,7 +38,9 @@ def _modes(*, whole: bool | None) -> list[Any]:
         for training in (False, True) if pattern.training else (False,):
             if whole is not None and pattern.is_whole(training=training) is not whole:
                 continue
-            reason = pattern.unequal or (pattern.worse_here if whole is None else pattern.unsettled)
+            reason = pattern.unequal or (
+                pattern.worse_here if whole is None else pattern.unsettled_here
+            )
             marks = [pytest.mark.xfail(reason=reason)] if reason else []
             mode = "training" if training else "inference"
             name = f"{pattern.name}-{mode}"

@@ -34,6 +34,8 @@ FOUND_OUT: Final = frozenset(
 CHANGES_BY_STREAM: Final = frozenset(["_input_mutation_streams", "_last_checked_input_versions"])
 #: The generators that a trace has made, which it closes at its end; torch 2.13 has no such table.
 LOCAL_GENERATORS: Final = "local_generators"
+#: What inputs were before a store to their ``data``; torch has no such table before 2.15.
+INPUTS_BEFORE_STORES: Final = "_shallow_copy_placeholder_snapshots"
 #: The calls that are made before the graph.
 RANDOM_CALLS: Final = "random_calls"
 

@@ -34,6 +34,7 @@ _SLUGS: Final[Mapping[str, tuple[str, str]]] = {
     effect_tables.TENSOR_HOOKS: ("arm-hook", "a hook of a tensor is registered or removed"),
     effect_tables.SAVED_FOR_BACKWARD: ("arm-effects", "save_for_backward"),
     effect_tables.LOCAL_GENERATORS: ("consumes-iterator", "a generator that does not end"),
+    effect_tables.INPUTS_BEFORE_STORES: ("arm-effects", "an input gets the data of another tensor"),
 }
 
 #: What an arm did and no rule merges: the slug of a reason, and a line beside it.

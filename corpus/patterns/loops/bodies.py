@@ -12,7 +12,6 @@ from corpus.patterns.pattern import (
     AHEAD,
     CHOICE,
     COND,
-    IS_FROM_3_12,
     NO_MERGE,
     SPLIT,
     WHERE,
@@ -131,7 +130,7 @@ def branch_over_zipped_sequences() -> Program:
     return program
 
 
-@pattern(rows, NO_MERGE, unsettled="The comprehension is inlined." if IS_FROM_3_12 else "")
+@pattern(rows, NO_MERGE, unsettled_from_3_12="CPython 3.12 and later inline the comprehension")
 def rows_kept_by_a_comprehension() -> Program:
     def program(x: Tensor) -> int:
         return len([row for row in x if row.sum() > 0])
