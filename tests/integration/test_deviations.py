@@ -1293,3 +1293,17 @@ def test_a_computed_float_is_frozen_where_nothing_is_mended() -> None:
                 program(POSITIVE)
         found.append(module.rate)
     assert found == [4.0, *[3.0 if COMPUTED_FLOATS_ARE_FROZEN else 4.0] * 2]
+
+
+def test_a_tuple_that_a_branch_chooses_is_an_equal_one() -> None:
+    def program(x: Tensor, pair: Any) -> Any:
+        chosen = pair
+        if x.sum() > 0:
+            chosen = (pair[0] + 1, pair[1])
+        return chosen, pair[0].sum(), x + 1
+
+    pair = (torch.ones(2), 1)
+    assert program(-POSITIVE, pair)[0] is pair
+    found = _mended(program)(-POSITIVE, pair)[0]
+    assert found is not pair
+    assert found[0].equal(pair[0]) and found[1] == 1

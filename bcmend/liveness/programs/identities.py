@@ -23,6 +23,16 @@ def whether_it_is_another() -> Function:
     return program
 
 
+@program("which object a merged tuple is", fullgraph=False)
+def whether_a_tuple_is_another() -> Function:
+    def program(x: Tensor) -> Any:
+        y = (x * 2, 1)
+        z = y if x.sum() > 0 else (x, 1)
+        return z[0] + 1, z is y, y is not z
+
+    return program
+
+
 @program("which object a merged tensor is", fullgraph=False)
 def whether_it_is_among_others() -> Function:
     def program(x: Tensor) -> Any:

@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import TensorValue
+from bcmend.dynamo.values import TensorValue, Value
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.search.assumptions import Finding
@@ -112,6 +112,23 @@ def require_known(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> 
     """Trace the frame again if two tensors are one object on one side of a branch only."""
     if (found := latest(tx, one, other)) is not None:
         falsify(found.finding)
+
+
+#: Tuples that branches have made of two: each is one of these in eager execution. By identity.
+_TUPLES: Final[Slot[dict[int, tuple[Value, Finding]]]] = Slot(dict, rolls_back=True)
+
+
+def add_tuple(tx: compat.Tracer, finding: Finding, merged: Value) -> None:
+    """Note that ``merged`` stands for one of two tuples, which ``finding`` keeps apart."""
+    _TUPLES.of(tx.output)[id(merged)] = merged, finding
+
+
+def require_known_tuples(tx: compat.Tracer, one: Value, other: Value) -> None:
+    """Trace the frame again if a merged tuple is asked whether it is another one."""
+    known = _TUPLES.of(tx.output)
+    found = [known[id(each)][1] for each in (one, other) if id(each) in known]
+    if found and one is not other:
+        falsify(found[-1])
 
 
 #: What is found where a truth, computed of who is one object with whom, decides no branch.

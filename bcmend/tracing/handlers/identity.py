@@ -10,13 +10,14 @@ object first.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 
 from bcmend.bytecode.decode import canonical_name
 from bcmend.bytecode.opcodes import TRUTH_JUMPS
-from bcmend.dynamo import compat, fx_graph, handlers
+from bcmend.dynamo import compat, fx_graph, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import TensorValue, constant, example_of
@@ -26,6 +27,8 @@ from bcmend.tracing.numbers import predicates
 from bcmend.tracing.sites import body_states, capture_mode, nesting_limits
 
 _PURPOSE: Final = "which object a merged tensor is"
+_OF_TUPLES: Final = "which object a merged tuple is"
+_TESTS: Final = (operator.is_, operator.is_not)
 
 
 def _require_known(tx: compat.Tracer, one: Any, other: Any) -> None:
@@ -38,7 +41,7 @@ def _require_known(tx: compat.Tracer, one: Any, other: Any) -> None:
 @handlers.method(compat.BuiltinVariable, methods.COMPARE_WITH_TENSOR, _PURPOSE)
 def _compared(call: Call) -> Answer:
     """Look at ``one is other`` and ``one is not other``."""
-    if call.owner.fn not in (operator.is_, operator.is_not):
+    if call.owner.fn not in _TESTS:
         return PASS
     found = _told(call.tx, *call.args, is_negated=call.owner.fn is operator.is_not)
     if found is not None:
@@ -79,6 +82,19 @@ def _told(
         truth = predicates.negated(tx, truth)
     sharing.note_told(tx, truth, found.finding)
     return truth
+
+
+@hooks.around(compat.BuiltinVariable, methods.MAKE_HANDLER, _OF_TUPLES, gate=None, place=3)
+def _make_handler(inner: Any, function: Any, kinds: Sequence[type], has_keywords: bool) -> Any:
+    handler = inner(function, kinds, has_keywords)
+    if function not in _TESTS or not all(issubclass(each, compat.TupleVariable) for each in kinds):
+        return handler
+
+    def test(tx: compat.Tracer, args: Sequence[Any], kwargs: Any) -> Any:
+        sharing.require_known_tuples(tx, *(each.realize() for each in args))
+        return handler(tx, args, kwargs)
+
+    return test
 
 
 #: What is known of pairs of tensors already, by their identity.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -171,6 +172,7 @@ def _merger(tx: compat.Tracer, branch: TracedBranch, apart: frozenset[int]) -> M
         made={**then_arm.effects.made, **else_arm.effects.made},
         apart=apart,
         fixed=lambda: size_questions.fixed_by(tx, branch.condition),
+        note_tuple=partial(sharing.add_tuple, tx, Finding(Claim.NEW, branch.site, branch.form)),
     )
 
 

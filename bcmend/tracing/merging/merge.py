@@ -83,6 +83,7 @@ class Merger:
             merged: one side has one of them where the other has two.
         kept: the tensors from before that one side leaves as they are, likewise.
         fixed: gives the values that data-dependent symbols have on each side, by its condition.
+        note_tuple: is given each tuple that was made of two.
     """
 
     belongs: Callable[[Value], bool]
@@ -98,6 +99,7 @@ class Merger:
     apart: frozenset[int] = frozenset()
     kept: dict[int, TensorValue] = field(default_factory=dict)
     fixed: Callable[[], tuple[Mapping[Any, int], Mapping[Any, int]]] = lambda: ({}, {})
+    note_tuple: Callable[[Value], None] = lambda merged: None
 
     def torn(self) -> frozenset[int]:
         """Return the containers of one side that have become more than one object."""
@@ -382,7 +384,16 @@ class Merger:
             raise Refusal("arms-differ", f"{count} items on one side, {others} on the other")
         if type(one) is compat.ListVariable and not (is_made_inside(one) and is_made_inside(other)):
             raise Refusal("arms-differ", "two different lists")
-        return _rebuilt(one, list(map(self.merge, one.items, other.items)))
+        rebuilt = _rebuilt(one, list(map(self.merge, one.items, other.items)))
+        return rebuilt if type(one) is compat.ListVariable else self._noted(rebuilt)
+
+    def _noted(self, build: Build) -> Build:
+        def build_and_note(merged: Merged) -> Value:
+            built = build(merged)
+            self.note_tuple(built)
+            return built
+
+        return build_and_note
 
     def _merge_dictionaries(self, one: Any, other: Any) -> Build:
         items, others = one.items, other.items

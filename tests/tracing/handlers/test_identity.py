@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import bcmend
+from tests.equivalence import assert_equivalent, call
 
 X = torch.tensor([1.0, 2.0])
 
@@ -206,3 +207,67 @@ def test_dropout_that_drops_nothing_is_its_argument(
         return a + b * 10
 
     assert _lowering(program) == "split by where"
+
+
+def _older_tuple(x: Tensor) -> Any:
+    items = [0]
+    old = (items, 0)
+    chosen = old if x.sum() > 0 else (old[0], 0)
+    return x, chosen is old, chosen is not old
+
+
+def _tuple_of_an_arm(x: Tensor) -> Any:
+    old = chosen = (x * 2, x)
+    if x.sum() > 0:
+        chosen = (x * 3, x)
+    return chosen[0] + 1, chosen is old
+
+
+def _tuples_of_two_arms(x: Tensor) -> Any:
+    if x.sum() > 0:
+        one = other = (x * 2, x)
+    else:
+        one, other = (x * 3, x), (x * 4, x)
+    return one[0] + other[0], one is other
+
+
+def _tuple_that_decides(x: Tensor) -> Any:
+    old = chosen = (x * 2, x)
+    if x.sum() > 0:
+        chosen = (x * 3, x)
+    return chosen[0] if chosen is old else x
+
+
+def _tuple_within_another(x: Tensor) -> Any:
+    old = (x * 2, 1)
+    outer = (old, 2) if x.sum() > 0 else ((x * 2, 1), 2)
+    return outer[0][0] + 1, outer[0] is old
+
+
+class _Remembering(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: Any = (torch.zeros(2), 0)
+
+    def forward(self, x: Tensor) -> Any:
+        before = self.last
+        if x.sum() > 0:
+            self.last = (x * 2, 1)
+        return x + 1, self.last is before
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: _older_tuple,
+        lambda: _tuple_of_an_arm,
+        lambda: _tuples_of_two_arms,
+        lambda: _tuple_that_decides,
+        lambda: _tuple_within_another,
+        _Remembering,
+    ],
+    ids=["older", "of an arm", "of two arms", "decides", "within another", "attribute"],
+)
+def test_which_tuple_a_branch_has_chosen(make: Callable[[], Any]) -> None:
+    calls = [call(each) for each in (X, -X, X * 2, -X * 3)]
+    assert_equivalent(make, lambda: calls, fullgraph=False, graphs=None, recompiles=None)
