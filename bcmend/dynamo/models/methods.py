@@ -133,6 +133,7 @@ IS_DYNAMIC_SOURCE: Final = "is_dynamic_source"
 BINDS_SYMBOL: Final = "is_symbol_binding_fx_node"
 BINDERS_OF_SYMBOLS: Final = "find_symbol_binding_fx_nodes"
 HAS_EFFECTS: Final = "has_effects"
+WRAP: Final = "_wrap"
 WRAP_FLOAT: Final = "wrap_symfloat"
 WRAP_MODULE: Final = "wrap_module"
 

@@ -57,7 +57,8 @@ GlobalContext: global_state
 GuardsContext: dynamo_guards
 GuardsSet: inner remove_guards_with_source update
 Guard: create_fn name originating_source user_stack
-GuardBuilder: HASATTR get_guard_manager
+GuardBuilder: HASATTR SEQUENCE_LENGTH get_guard_manager
+VariableBuilder: install_guards
 Source: make_guard name reconstruct
 ChainedSource: base
 GlobalSource: global_name
@@ -94,7 +95,7 @@ OF_SOME_RELEASES: Final[dict[tuple[str, ...], frozenset[str]]] = {
         track_attribute_mutation_new
         """.split()
     ),
-    ("2.15",): frozenset(["call_base_method", "im_self"]),
+    ("2.15",): frozenset("_shallow_copy_placeholder_snapshots call_base_method im_self".split()),
 }
 
 #: Names under which Dynamo keeps facts about a node of its graph, in the node's ``meta``.

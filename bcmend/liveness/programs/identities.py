@@ -256,3 +256,18 @@ def attributes_that_are_answered_for() -> Function:
         return x * getattr(owner, "scale", 3.0), hasattr(owner, "scale")
 
     return program
+
+
+@program("VariableBuilder._wrap", fullgraph=False)
+def a_list_in_a_tuple_of_a_module() -> Function:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.items = [0]
+            self.pair = (self.items, 0)
+
+        def forward(self, x: Tensor) -> Any:
+            self.pair[0].append(1)
+            return x + len(self.items) if x.sum() > 0 else x - len(self.items)
+
+    return Counting()

@@ -36,6 +36,7 @@ from bcmend.tracing.handlers import (
     exception_classes,
     frame_variables,
     identity,
+    lists_in_tuples,
     loggers,
     size_arguments,
     strings,

@@ -594,3 +594,21 @@ def test_runs_along_a_last_dimension_have_sizes_that_are_not_theirs() -> None:
         given = torch.zeros(5)
         assert torch.unique_consecutive(given, dim=0).dim() == 1
         assert torch.unique_consecutive(given, dim=-1).dim() == 2
+
+
+def test_a_list_in_a_tuple_of_a_module_is_taken_for_a_constant() -> None:
+    """``bcmend/tracing/handlers/lists_in_tuples.py``"""
+
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.items = [0]
+            self.pair = (self.items, 0)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, bool]:
+            self.items.append(1)
+            return x + len(self.pair[0]), self.pair[0] is self.items
+
+    eager, compiled = Counting(), torch.compile(Counting(), backend="eager")
+    assert eager(torch.zeros(1)) == (torch.tensor([2.0]), True)
+    assert compiled(torch.zeros(1)) == (torch.tensor([1.0]), False)
