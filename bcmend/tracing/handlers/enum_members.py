@@ -39,8 +39,15 @@ def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Valu
 
 
 def _loads_a_method(tx: compat.Tracer) -> bool:
-    """Return whether the present instruction is one that loads a method and calls it next."""
-    instruction = tx.current_instruction
+    """Return whether the present instruction is one that loads a method and calls it next.
+
+    In mended code a load may be split: what it has pushed beside the method is then pushed next.
+    """
+    instruction, position = tx.current_instruction, tx.instruction_pointer
+    assert position is not None  # it is traced
+    following = tx.instructions[position]
+    if instruction.opname in opcodes.ATTRIBUTE_LOADS and following.opname in opcodes.NULLS:
+        return True
     if behavior.HAS_LOAD_METHOD:
         return instruction.opname in opcodes.METHOD_LOADS
     return instruction.opname in opcodes.ATTRIBUTE_LOADS and (instruction.arg or 0) % 2 == 1
