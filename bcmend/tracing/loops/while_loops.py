@@ -383,11 +383,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     in_place.write_back(tx, changes, results[first_change:])
     for position, result in zip(positions, results[1:], strict=False):
         before = inputs[position].realize()
-        after = out_of_the_operator(tx, number_in(before), result)
-        is_left_early = more and isinstance(before, OpenIterator)
-        inputs[position] = (
-            containers.ExhaustedRange() if is_left_early else with_number(before, after)
-        )
+        inputs[position] = _left_in(tx, before, result, is_asked=not more)
     for position in carried.ranges:
         inputs[position] = exhausted(inputs[position])
     loop_results.watch_carried(tx, site, carried, (loop.inputs, values, inputs))
@@ -396,6 +392,13 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     by_exhaustion = bool(more) or iterations_left is not None
     leaving = 1 - loop.staying
     return LoopEnd(results[0], compat.TupleVariable(live_ins), leaving, by_exhaustion, site)
+
+
+def _left_in(tx: compat.Tracer, before: Value, result: TensorValue, *, is_asked: bool) -> Value:
+    """Return what a carried live-in is behind the loop; ``is_asked``: the loop asks its range."""
+    if isinstance(before, OpenIterator) and not is_asked:
+        return containers.ExhaustedRange()
+    return with_number(before, out_of_the_operator(tx, number_in(before), result))
 
 
 def _not_behind_a_failure(loop: _Loop, predicate: TensorValue) -> TensorValue:
