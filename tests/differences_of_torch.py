@@ -49,3 +49,9 @@ VIEWS_OF_HALVES_FAIL_IN_CHOICES: Final = _RELEASE != "2.15"
 STORES_TO_DATA_ARE_NOTED: Final = _RELEASE == "2.15"
 #: What a condition raises where a frame goes on behind a graph names the first line of it.
 CONDITIONS_RAISE_AT_THE_FIRST_LINE: Final = _RELEASE == "2.15" and sys.version_info >= (3, 13)
+#: A product of three sizes is written as one multiplication of three factors.
+PRODUCTS_OF_SIZES_ARE_TAKEN_TOGETHER: Final = _RELEASE != "2.15"
+#: Whether the square of a size divides the size cannot be asked.
+SQUARES_OF_SIZES_FAIL: Final = _RELEASE != "2.15"
+#: Inductor fails at a mask that selects rows of what a side of ``torch.cond`` gives.
+MASKS_BEHIND_CHOICES_FAIL: Final = _RELEASE != "2.15"

@@ -116,9 +116,10 @@ def _is_not_to_be_left(frame: FrameType | None) -> bool:
     C++ code of the backward pass is on the stack, or the garbage collector, or what measures the
     coverage, which would keep a lock.
     """
-    collecting = {getattr(each, "__code__", None) for each in gc.callbacks}
+    # By identity: code that Dynamo writes may have constants that have no hash.
+    collecting = {id(getattr(each, "__code__", None)) for each in gc.callbacks}
     while frame is not None:
-        if frame.f_code.co_name == "_engine_run_backward" or frame.f_code in collecting:
+        if frame.f_code.co_name == "_engine_run_backward" or id(frame.f_code) in collecting:
             return True
         if str(frame.f_globals.get("__name__")).startswith("coverage."):
             return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -37,7 +38,11 @@ from tests.differences_of_torch import (
     COPIES_OF_CHANGED_ARE_REMOVED,
     FACTORS_OF_PRODUCTS_ARE_LOST,
     JOINED_ROWS_ARE_WRONG,
+    MASKS_BEHIND_CHOICES_FAIL,
+    PRODUCTS_OF_SIZES_ARE_TAKEN_TOGETHER,
     SIDES_WRITE_OVER_ARGUMENTS,
+    SQUARES_OF_SIZES_FAIL,
+    VIEWS_OF_HALVES_FAIL_IN_CHOICES,
 )
 
 ATEN = torch.ops.aten
@@ -48,6 +53,12 @@ def _clean() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
+
+
+def _raising_if(is_at_fault: bool, *expected: Any) -> Any:
+    """Expect what torch raises where a release has a fault, and nothing from others."""
+    kind, *match = expected
+    return pytest.raises(kind, match=match[0] if match else None) if is_at_fault else nullcontext()
 
 
 def _as_compiled(
@@ -95,7 +106,7 @@ def test_a_choice_takes_strides_for_products_of_sizes() -> None:
         return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (y,))
 
     compiled = torch.compile(program, backend="aot_eager", fullgraph=True, dynamic=True)
-    with pytest.raises(TorchRuntimeError, match="accumulative multiplication"):
+    with _raising_if(VIEWS_OF_HALVES_FAIL_IN_CHOICES, TorchRuntimeError, "accumulative multipl"):
         compiled(torch.ones(4, 3))
 
 
@@ -112,7 +123,8 @@ def test_a_size_of_another_graph_is_a_product_of_its_first_factors() -> None:
 
     torch.compile(torch.sin, backend=compiler, dynamic=True)(torch.ones(3, 5, 7))
     products = [node for node in found[0].graph.nodes if node.target is operator.mul]
-    assert [len(each.args) for each in products] == [3]
+    counts = [len(each.args) for each in products]
+    assert counts == ([3] if PRODUCTS_OF_SIZES_ARE_TAKEN_TOGETHER else [2, 2])
 
 
 def test_a_fraction_that_was_a_truth_has_no_range() -> None:
@@ -338,7 +350,7 @@ def test_a_square_of_a_size_is_not_divided_by_it() -> None:
     size = environment.create_symbol(401, ConstantSource("size"), DimDynamic.DYNAMIC)
     rows = FloorDiv(size, 10) - 1
     question = sympy.Eq(rows % sympy.expand(rows**2), 0)
-    with pytest.raises((ValueError, ValueRangeError)):
+    with _raising_if(SQUARES_OF_SIZES_FAIL, (ValueError, ValueRangeError)):
         environment.evaluate_expr(question, fallback_value=False)
 
 
@@ -351,7 +363,7 @@ def test_a_mask_selects_rows_of_a_tensor_that_is_laid_out_otherwise() -> None:
     """``_rename`` in ``bcmend/tracing/backends/layouts.py``"""
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         compiled = torch.compile(_selected_behind_a_choice, backend="inductor", fullgraph=True)
-        with pytest.raises(InductorError, match=r"u\d+ -> u\d+"):
+        with _raising_if(MASKS_BEHIND_CHOICES_FAIL, InductorError, r"u\d+ -> u\d+"):
             compiled(torch.ones(3, 4), torch.tensor([True, False, True]))
 
 
