@@ -39,6 +39,17 @@ def require_held_once(
             raise NotThisWay("a turn changes a container that is held elsewhere")
 
 
+def are_held_beside(tx: compat.Tracer, containers: Sequence[Value], phi: Value) -> bool:
+    """Return whether anything but a phi may hold one of some lists or dictionaries of its sides.
+
+    One that stood for both would be another object than the one that is held.
+    """
+    if not containers:
+        return False
+    around, of_phi = [*_held_around(tx)], _names_of(tx, phi)
+    return any(frames.holds(around, each) or _names_of(tx, each) - of_phi for each in containers)
+
+
 def _held_around(tx: compat.Tracer) -> Iterator[Value]:
     """Yield what holds values beside the locals of the function itself.
 

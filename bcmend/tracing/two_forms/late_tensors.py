@@ -15,7 +15,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import TensorValue, Value, is_same_constant
 from bcmend.tracing.numbers import predicates
-from bcmend.tracing.two_forms import open_numbers, parts, sides
+from bcmend.tracing.two_forms import holders, open_numbers, parts, sides
 from bcmend.tracing.two_forms.sides import Open
 
 #: Constants, and numbers of the graph.
@@ -89,6 +89,9 @@ def joined(tx: compat.Tracer, phi: Open) -> Value | None:
 def _merged(tx: compat.Tracer, phi: Open, given: Sequence[Value]) -> Value | None:
     """Return what holds the one of two tensors, or of each two in tuples, that a branch chooses."""
     if not parts.are_alike(*given):
+        return None
+    containers = [part for each in given for part in parts.changeable_in(each)]
+    if holders.are_held_beside(tx, containers, phi):
         return None
     leaves = [[leaf.realize() for leaf in parts.leaves_of(each)] for each in given]
     places = [at for at, pair in enumerate(zip(*leaves, strict=True)) if _are_tensors(pair)]
