@@ -15,7 +15,6 @@ from typing import Any
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value
 
 
 @hooks.around(
@@ -26,7 +25,9 @@ def _wrap(inner: Any, self: Any, value: Any) -> Any:
         return inner(self, value)
     self.install_guards(compat.GuardBuilder.SEQUENCE_LENGTH)
     items = [
-        Value.build(self.tx, each, compat.GetItemSource(self.source, place))
+        compat.LazyVariableTracker.create(
+            each, compat.GetItemSource(self.source, place), tx=self.tx
+        )
         for place, each in enumerate(value)
     ]
     return compat.TupleVariable(items, source=self.source)

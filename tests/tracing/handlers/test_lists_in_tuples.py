@@ -9,7 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import bcmend
 from tests.equivalence import assert_equivalent, call
+
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 _Use = Callable[[Any, Tensor], Any]
 
@@ -100,3 +103,21 @@ def test_a_tuple_of_constants_stays_one() -> None:
             return x.reshape(self.sizes[1]) * 2 if x.sum() > 0 else x.view(3, -1) + 1
 
     assert_equivalent(Strided, lambda: [call(torch.ones(6)), call(-torch.ones(6))])
+
+
+def test_what_is_not_read_is_no_input() -> None:
+    given: list[int] = []
+
+    def counting(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        given.append(len(inputs))
+        return graph.forward
+
+    def program(x: Tensor, cache: Any) -> Tensor:
+        if x.sum() > 0:
+            x = x * 2
+        return x + cache[0][0][0]
+
+    cache = (([torch.ones(2)], [torch.ones(3)]), [torch.zeros(1)], torch.ones(4), 7)
+    compiled = torch.compile(bcmend.patch(program), backend=counting, fullgraph=True)
+    assert compiled(torch.ones(2), cache).tolist() == [3.0, 3.0]
+    assert given == [2]
