@@ -624,3 +624,17 @@ def test_a_list_in_a_tuple_of_a_module_is_taken_for_a_constant() -> None:
     eager, compiled = Counting(), torch.compile(Counting(), backend="eager")
     assert eager(torch.zeros(1)) == (torch.tensor([2.0]), True)
     assert compiled(torch.zeros(1)) == (torch.tensor([1.0]), False)
+
+
+def test_no_guard_says_that_two_lists_are_two() -> None:
+    """docs/deviations.md"""
+    held = {"one": [1], "other": [1]}
+
+    def program(x: Tensor) -> Tensor:
+        held["one"].append(5)
+        return x + len(held["other"])
+
+    compiled = torch.compile(program, backend="eager")
+    assert compiled(torch.zeros(1)).item() == 1
+    held["one"] = held["other"] = [1]
+    assert compiled(torch.zeros(1)).item() == 1, "eager execution says 2"
