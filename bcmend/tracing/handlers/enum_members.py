@@ -41,16 +41,18 @@ def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Valu
 def _loads_a_method(tx: compat.Tracer) -> bool:
     """Return whether the present instruction is one that loads a method and calls it next.
 
-    In mended code a load may be split: what it has pushed beside the method is then pushed next.
+    In mended code a load may be split: what it has pushed beside the method is then pushed next,
+    and put under it where that is its place. Without, the NULL belongs to another call.
     """
     instruction, position = tx.current_instruction, tx.instruction_pointer
     assert position is not None  # it is traced
-    following = tx.instructions[position]
-    if instruction.opname in opcodes.ATTRIBUTE_LOADS and following.opname in opcodes.NULLS:
-        return True
+    is_load = instruction.opname in opcodes.ATTRIBUTE_LOADS
+    if is_load and tx.instructions[position].opname in opcodes.NULLS:
+        is_under = tx.instructions[position + 1].opname in opcodes.SWAPS
+        return is_under or not behavior.NULL_BEFORE_CALLABLE
     if behavior.HAS_LOAD_METHOD:
         return instruction.opname in opcodes.METHOD_LOADS
-    return instruction.opname in opcodes.ATTRIBUTE_LOADS and (instruction.arg or 0) % 2 == 1
+    return is_load and (instruction.arg or 0) % 2 == 1
 
 
 def _is_inherited(member: enum.Enum, kind: type, name: str) -> bool:

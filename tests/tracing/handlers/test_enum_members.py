@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import bcmend
 from bcmend.tracing.handlers import enum_members
 from tests.equivalence import assert_equivalent, call, fresh
 
@@ -77,9 +78,22 @@ def _method_kept(x: Tensor, mode: _Mode) -> tuple[Tensor, Any]:
     return (x + 1 if x.sum() > 0 else x - 1), method
 
 
-def test_a_method_that_is_not_called_belongs_to_the_member() -> None:
+def _method_kept_beside_a_call(x: Tensor, mode: _Mode) -> tuple[Tensor, Any]:
+    double = _doubled
+    return (x + 1 if x.sum() > 0 else x - 1), [mode.lower, double(x)]
+
+
+def _doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@pytest.mark.parametrize("program", [_method_kept, _method_kept_beside_a_call])
+def test_a_method_that_is_not_called_belongs_to_the_member(program: Callable[..., Any]) -> None:
     inputs = [call(torch.ones(2), _Mode.MEAN)]
-    assert_equivalent(lambda: fresh(_method_kept), lambda: inputs, fullgraph=False, graphs=None)
+    assert_equivalent(lambda: fresh(program), lambda: inputs, fullgraph=False, graphs=None)
+    _, found = torch.compile(bcmend.patch(fresh(program)), backend="eager")(*inputs[0].arguments)
+    method = found[0] if isinstance(found, list) else found
+    assert method.__self__ is _Mode.MEAN
 
 
 @pytest.mark.parametrize(
