@@ -13,7 +13,8 @@ object does. What an arm writes goes where the branch is refused, if the slot ``
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -53,6 +54,16 @@ class Slot(Generic[T]):
     def first(self) -> T:
         """Return the value of an object that has none yet."""
         return self._make()
+
+
+@contextmanager
+def pushed(values: list[T], value: T) -> Iterator[None]:
+    """For the length of a block, have a list end with ``value``."""
+    values.append(value)
+    try:
+        yield
+    finally:
+        values.pop()
 
 
 class _Values(dict[Slot[Any], Any]):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.slots import Slot, pushed
 from bcmend.dynamo.values import Value
 from bcmend.tracing.entry import branch_mending
 from bcmend.tracing.indexing import open_places
@@ -136,20 +136,16 @@ class _Half(Arm):
         return replace(self, arguments=(*self.arguments[:-1], compat.TupleVariable(given)))
 
     def call(self, tx: compat.Tracer) -> Value:
-        known = _known(tx)
         iterators = [each for each in self.inputs.items if isinstance(each, OpenIterator)]
-        known.append((_node(self.condition), self.truth))
-        try:
-            # An assertion that is known to fail here is to raise, as in Python: Dynamo's own form
-            # of it takes tensors.
-            with (
-                compat.dynamo_config.patch(rewrite_assert_with_torch_assert=False),
-                size_questions.facts(tx, [fact for each in iterators for fact in each.facts()]),
-                nullcontext() if self.place is None else open_places.holding(tx, self.place),
-            ):
-                return Arm.call(self, tx)
-        finally:
-            known.pop()
+        # An assertion that is known to fail here is to raise, as in Python: Dynamo's own form of it
+        # takes tensors.
+        with (
+            pushed(_known(tx), (_node(self.condition), self.truth)),
+            compat.dynamo_config.patch(rewrite_assert_with_torch_assert=False),
+            size_questions.facts(tx, [fact for each in iterators for fact in each.facts()]),
+            nullcontext() if self.place is None else open_places.holding(tx, self.place),
+        ):
+            return Arm.call(self, tx)
 
 
 #: The sites at which code was split, by the nodes of the conditions.

@@ -8,8 +8,8 @@ items. Each half goes on with an item of its own, a tensor, a module, a function
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
@@ -18,7 +18,7 @@ import torch
 
 from bcmend.dynamo import compat, frames, fx_graph, handlers, hooks
 from bcmend.dynamo.models import containers, methods
-from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.slots import Slot, pushed
 from bcmend.dynamo.values import (
     TensorValue,
     Value,
@@ -124,15 +124,9 @@ class OpenPlace:
 _KNOWN: Final[Slot[list[OpenPlace]]] = Slot(list, rolls_back=False)
 
 
-@contextmanager
-def holding(tx: compat.Tracer, place: OpenPlace) -> Iterator[None]:
+def holding(tx: compat.Tracer, place: OpenPlace) -> AbstractContextManager[None]:
     """For the length of a block, what ``place`` says is known."""
-    known = _KNOWN.of(tx.output)
-    known.append(place)
-    try:
-        yield
-    finally:
-        known.pop()
+    return pushed(_KNOWN.of(tx.output), place)
 
 
 def open_place(tx: compat.Tracer, operands: Sequence[Value]) -> OpenPlace | None:

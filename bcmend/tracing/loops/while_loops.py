@@ -8,7 +8,7 @@ graph. Where it does anything but compute tensors and count, the caller unrolls 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, cast
@@ -18,6 +18,7 @@ from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, shape_env, snapshots
 from bcmend.dynamo.models import containers
+from bcmend.dynamo.slots import pushed
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of
 from bcmend.names import SPLIT
 from bcmend.tracing.gradients import arm_selects
@@ -173,17 +174,11 @@ def _makes_many_turns(site: LiveSite, arm: Arm) -> bool:
     return not any(isinstance(each, int) and _are_few(site, each) for each in left)
 
 
-@contextmanager
 def _until_the_jump(
     tx: compat.Tracer, site: LiveSite, stored: Sequence[Location]
-) -> Iterator[None]:
-    iterations = nesting_limits.ITERATIONS.of(tx.output)
-    tracer = tx.output.current_tracer
-    iterations.append(nesting_limits.Iteration(site.place, tracer, stored))
-    try:
-        yield
-    finally:
-        iterations.pop()
+) -> AbstractContextManager[None]:
+    iteration = nesting_limits.Iteration(site.place, tx.output.current_tracer, stored)
+    return pushed(nesting_limits.ITERATIONS.of(tx.output), iteration)
 
 
 def run_loop(
@@ -200,10 +195,9 @@ def run_loop(
         # The arm finds one more number in the open ranges that it goes over.
         items = each.inputs.items
         inputs = [one.in_half(True) if isinstance(one, OpenIterator) else one for one in items]
-        forms = list(_with_ranges_counted(tx, site, inputs))
-        for given in forms:
+        for given, is_last in _with_ranges_counted(tx, site, inputs):
             transaction = fx_graph.Transaction(tx)
-            arm, is_last = each.with_inputs(with_one_form(tx, given)), given is forms[-1]
+            arm = each.with_inputs(with_one_form(tx, given))
             loop, trial = _tried(_Loop(tx, target, site, condition, arm, staying, is_last=is_last))
             if trial is None:
                 transaction.roll_back()
@@ -255,20 +249,27 @@ def _are_few(site: LiveSite, left: int) -> bool:
 
 def _with_ranges_counted(
     tx: compat.Tracer, site: LiveSite, inputs: list[Any]
-) -> Iterator[list[Any]]:
+) -> Iterator[tuple[list[Any], bool]]:
     """Yield live-ins as they are, and again with the range that is gone over counted by the loop.
 
-    Then an iteration may read its number, and the last one may be read behind the loop.
+    Then an iteration may read its number, and the last one may be read behind the loop. With each
+    comes whether it is the last form.
     """
-    yield inputs
+    place = _range_to_count(tx, site, inputs)
+    yield inputs, place is None
+    if place is not None:
+        counted = list(inputs)
+        counted[place] = open_ranges.as_open_range(tx, inputs[place])
+        yield counted, True
+
+
+def _range_to_count(tx: compat.Tracer, site: LiveSite, inputs: list[Any]) -> int | None:
+    """Return the place of the one range that is gone over, if a loop may count it."""
     places = [at for at, each in enumerate(inputs) if type(each) is compat.RangeIteratorVariable]
     if len(places) != 1 or not iterators.end_here(tx, [inputs[places[0]]], []):
-        return
+        return None
     left = containers.items_left(inputs[places[0]])
-    if isinstance(left, int) and not _are_few(site, left):
-        counted = list(inputs)
-        counted[places[0]] = open_ranges.as_open_range(tx, inputs[places[0]])
-        yield counted
+    return places[0] if isinstance(left, int) and not _are_few(site, left) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
 from bcmend.dynamo import compat, fx_graph
-from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.slots import Slot, pushed
 from bcmend.dynamo.values import Value
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -25,15 +25,11 @@ class ArmCondition:
 _CONDITIONS: Final[Slot[list[ArmCondition]]] = Slot(list, rolls_back=False)
 
 
-@contextmanager
-def on_side(tx: compat.Tracer, condition: Value, truth: bool, site: LiveSite) -> Iterator[None]:
+def on_side(
+    tx: compat.Tracer, condition: Value, truth: bool, site: LiveSite
+) -> AbstractContextManager[None]:
     """Trace in a block the arm that is taken where a condition has a truth."""
-    conditions = _CONDITIONS.of(tx.output)
-    conditions.append(ArmCondition(condition, truth, site))
-    try:
-        yield
-    finally:
-        conditions.pop()
+    return pushed(_CONDITIONS.of(tx.output), ArmCondition(condition, truth, site))
 
 
 def around(tx: compat.Tracer) -> Sequence[ArmCondition] | None:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.slots import Slot, pushed
 
 #: Slug and detail of a refusal.
 _Reason = tuple[str, str]
@@ -74,19 +74,11 @@ def trying(
     else:
         side.met[branch] += not form
         place = (*side.place, branch, side.met[branch])
-    tried.branches.append(place)
-    try:
+    with pushed(tried.branches, place):
         yield Attempt((*place, form), tried)
-    finally:
-        tried.branches.pop()
 
 
-@contextmanager
-def on_side(output: compat.OutputGraph, side: Hashable) -> Iterator[None]:
+def on_side(output: compat.OutputGraph, side: Hashable) -> AbstractContextManager[None]:
     """Trace in a block a side of the branch that is being tried, or a turn of its loop."""
     tried = _TRIED.of(output)
-    tried.sides.append(_Side((*tried.branches[-1], side)))
-    try:
-        yield
-    finally:
-        tried.sides.pop()
+    return pushed(tried.sides, _Side((*tried.branches[-1], side)))

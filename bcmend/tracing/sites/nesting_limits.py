@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +22,7 @@ from torch.fx import Graph, Node
 
 from bcmend import meta_keys
 from bcmend.dynamo import compat, frames
-from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.slots import Slot, pushed
 from bcmend.names import SPLIT
 from bcmend.tracing.search import budget, log
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -175,15 +175,9 @@ ITERATIONS: Final[Slot[list[Iteration]]] = Slot(list, rolls_back=False)
 _TRIED: Final[Slot[list[bool]]] = Slot(list, rolls_back=False)
 
 
-@contextmanager
-def trying(tx: compat.Tracer, *, is_last: bool) -> Iterator[None]:
+def trying(tx: compat.Tracer, *, is_last: bool) -> AbstractContextManager[None]:
     """Note for a block that a loop is traced in its last form, or in one before."""
-    tried = _TRIED.of(tx.output)
-    tried.append(is_last)
-    try:
-        yield
-    finally:
-        tried.pop()
+    return pushed(_TRIED.of(tx.output), is_last)
 
 
 def is_last_try(tx: compat.Tracer) -> bool:
