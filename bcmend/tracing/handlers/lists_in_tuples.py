@@ -3,7 +3,8 @@
 Dynamo takes a tuple that an attribute of a module holds for a constant where all that is in it can
 be written as a literal, as a list of numbers can. What a call does to such a list is lost then, and
 it is another one than the list that the program has elsewhere. So the items of such a tuple are
-looked at one by one, as those of any other tuple.
+looked at one by one, as those of any other tuple. The method that takes it for a constant stands in
+a table by type, which torch makes once; so the method that reads the table is hooked.
 
 Works round ``VariableBuilder.wrap_listlike`` (torch/_dynamo/variables/builder.py). Reproduced on
 torch 2.13.0 and 2.15.0; see docs/upstream.md.
