@@ -57,7 +57,7 @@ GlobalContext: global_state
 GuardsContext: dynamo_guards
 GuardsSet: inner remove_guards_with_source update
 Guard: create_fn name originating_source user_stack
-GuardBuilder: HASATTR SEQUENCE_LENGTH get_guard_manager
+GuardBuilder: HASATTR SEQUENCE_LENGTH add_python_lambda_leaf_guard_to_root arg_ref get_guard_manager
 VariableBuilder: install_guards
 Source: make_guard name reconstruct
 ChainedSource: base

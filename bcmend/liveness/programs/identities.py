@@ -271,3 +271,28 @@ def a_list_in_a_tuple_of_a_module() -> Function:
             return x + len(self.items) if x.sum() > 0 else x - len(self.items)
 
     return Counting()
+
+
+class Plain:
+    """An object that is equal to itself alone."""
+
+
+def _lists_that_become_one() -> list[Arguments]:
+    first, *others = signs()
+    one: list[int] = []
+    return [(*first, [], []), *((*each, one, one) for each in others)]
+
+
+@program(
+    "objects that have to stay two",
+    "object_protocol.vt_identity_compare",
+    inputs=_lists_that_become_one,
+)
+def lists_that_become_one() -> Function:
+    def program(x: Tensor, one: list[Any], other: list[Any]) -> Any:
+        one.append(1)
+        if x.sum() > 0:
+            x = x + len(other)
+        return x * 2, one is other, Plain() == one
+
+    return program

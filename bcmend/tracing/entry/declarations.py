@@ -25,6 +25,7 @@ from bcmend.tracing.backends import (
     donated_memory,
     layouts,
 )
+from bcmend.tracing.effects import separate_objects
 from bcmend.tracing.gradients import inner_gradients, input_leaves, repeated_arguments
 from bcmend.tracing.handlers import (
     answered_attributes,

@@ -627,7 +627,7 @@ def test_a_list_in_a_tuple_of_a_module_is_taken_for_a_constant() -> None:
 
 
 def test_no_guard_says_that_two_lists_are_two() -> None:
-    """docs/deviations.md"""
+    """``bcmend/tracing/effects/separate_objects.py``"""
     held = {"one": [1], "other": [1]}
 
     def program(x: Tensor) -> Tensor:
