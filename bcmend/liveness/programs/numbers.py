@@ -295,3 +295,53 @@ def a_float_in_an_arm() -> Function:
         return x + 1
 
     return program
+
+
+def _counts() -> Sequence[Arguments]:
+    """Calls with a vector and an integer that differs, once zero."""
+    vectors = (each for (each,) in beside()())
+    return list(zip(vectors, (2, 3, 0), strict=True))
+
+
+@program("arithmetic that may raise in a `try`", inputs=_counts, fullgraph=False)
+def an_average_of_nothing() -> Function:
+    def program(x: Tensor, count: int) -> Any:
+        try:
+            share = 6 / count
+        except ZeroDivisionError:
+            share = -1.0
+        if x.sum() > 0:
+            x = x * 2
+        return x + 1, share
+
+    return program
+
+
+def _floats() -> Sequence[Arguments]:
+    """Calls with a vector and a float that differs, once one that is no sine."""
+    vectors = (each for (each,) in beside()())
+    return list(zip(vectors, (0.5, 0.25, 2.0), strict=True))
+
+
+@program("functions of `math` that may raise in a `try`", inputs=_floats, fullgraph=False)
+def an_angle_that_is_none() -> Function:
+    def program(x: Tensor, sine: float) -> Any:
+        try:
+            angle = math.asin(sine)
+        except ValueError:
+            angle = -1.0
+        if x.sum() > 0:
+            x = x * 2
+        return x + 1, angle
+
+    return program
+
+
+@program("items of ranges of symbolic numbers", inputs=_counts, fullgraph=False)
+def ranges_of_counts() -> Function:
+    def program(x: Tensor, count: int) -> Any:
+        if x.sum() > 0:
+            x = x * 2
+        return x + 1, range(5)[count], 2 in range(count), [*range(0, 6, count + 1)]
+
+    return program

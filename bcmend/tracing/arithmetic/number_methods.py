@@ -16,7 +16,7 @@ import torch
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import constant, is_unbacked, kind_of_number
+from bcmend.dynamo.values import Value, constant, is_unbacked, kind_of_number
 from bcmend.tracing.arithmetic import float_tests
 from bcmend.tracing.sites import capture_mode
 
@@ -73,6 +73,8 @@ def _part_read(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, defaul
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, "`~` of symbolic numbers", place=2)
 def _inverted(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+    if called.fn is round and len(args) + len(kwargs) == 2:
+        _require_same(*(each.realize() for each in (*args, *kwargs.values())))
     if called.fn not in _INVERT or len(args) != 1 or not capture_mode.may_be_mended(tx):
         return inner(called, tx, args, kwargs)
     number = args[0].realize()
@@ -80,3 +82,16 @@ def _inverted(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any
         return inner(called, tx, args, kwargs)
     difference = compat.BuiltinVariable(operator.sub)
     return difference.call_function(tx, [constant(-1), number], {})
+
+
+def _require_same(number: Value, digits: Value) -> None:
+    """Break the graph at ``round(n, -2)`` of an integer, which torch takes for ``n``."""
+    if not isinstance(number, compat.SymNodeVariable) or kind_of_number(number) is not int:
+        return
+    known = digits.as_python_constant() if digits.is_python_constant() else -1
+    if known is not None and known < 0:
+        handlers.break_graph(
+            "an integer rounded to tens",
+            f"round({number}, {digits})",
+            "torch takes a symbolic integer for rounded to any number of digits.",
+        )

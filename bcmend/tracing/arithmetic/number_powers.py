@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.models.real_numbers import expression_of
 from bcmend.dynamo.values import Value, is_unbacked, kind_of_number
 from bcmend.tracing.arithmetic import float_tests
@@ -64,6 +64,7 @@ def power_of(tx: compat.Tracer, numbers: Sequence[Value]) -> Value | None:
         return None
     site = site_table.number_being_traced(tx, "power")
     if site is None or not deferred_exceptions.can_exit(tx, site):
+        _require_natural(numbers, kinds)
         return None
     kind = int if kinds == [int, int] and not _is_negative(numbers[1]) else float
     return float_tests.called_in_the_graph(
@@ -74,6 +75,17 @@ def power_of(tx: compat.Tracer, numbers: Sequence[Value]) -> Value | None:
 def _is_natural(numbers: Sequence[Value], kinds: Sequence[type | None]) -> bool:
     is_whole = kinds == [int, int] and numbers[1].is_python_constant()
     return is_whole and not _is_negative(numbers[1])
+
+
+def _require_natural(numbers: Sequence[Value], kinds: Sequence[type | None]) -> None:
+    """Break the graph at a power of integers, which torch takes for an integer."""
+    exponent: Any = numbers[1]
+    if kinds == [int, int] and not compat.statically_known_true(exponent.sym_num >= 0):
+        handlers.break_graph(
+            "a power of an integer out of a tensor",
+            f"{numbers}",
+            "It is an integer or a fraction, as the sign of the exponent is.",
+        )
 
 
 def _is_negative(number: Any) -> bool:

@@ -40,9 +40,14 @@ _BEYOND: Final = {min: operator.lt, max: operator.gt}
 def _pick(call: Call) -> Answer:
     """Answer which of two values is the smaller, or the larger one."""
     one, other = (None if each is None else each.realize() for each in call.args)
-    if one is None or other is None or not capture_mode.in_mended_code(call.tx):
+    if one is None or other is None or not capture_mode.may_be_mended(call.tx):
         return PASS
-    if any(isinstance(each, GatedPhi) or is_unbacked(each) for each in (one, other)):
+    is_open = any(isinstance(each, GatedPhi) or is_unbacked(each) for each in (one, other))
+    if not is_open and {_kind(one), _kind(other)} == {int, float}:
+        return _picked_by_guard(call.owner.fn, one, other)
+    if not capture_mode.in_mended_code(call.tx):
+        return PASS
+    if is_open:
         return _extreme(call.tx, call.owner.fn, one, other) or PASS
     if type(one) is type(other) is compat.TensorVariable:
         return _of_tensors(call.tx, call.owner.fn, one, other) or PASS
@@ -63,6 +68,16 @@ def _of_items(call: Call) -> Answer:
     except ValueError as error:
         compat.raise_observed_exception(ValueError, call.tx, args=[str(error)])
     return PASS
+
+
+def _picked_by_guard(function: Any, one: Any, other: Any) -> Value:
+    """Return the smaller or the larger of an integer and a float, under a guard that it is."""
+    numbers = [
+        each.as_python_constant() if each.is_python_constant() else each.sym_num
+        for each in (one, other)
+    ]
+    found: Value = other if _BEYOND[function](*reversed(numbers)) else one
+    return found
 
 
 def _extreme(tx: compat.Tracer, function: Any, one: Value, other: Value) -> Value | None:

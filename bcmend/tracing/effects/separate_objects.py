@@ -1,4 +1,4 @@
-"""Objects from before the call that were two while it was traced, and have to stay two.
+"""Objects from before the call of which it matters that they are two, or one, in later calls.
 
 Dynamo guards that an object found in two places is found in both again. It does not guard that two
 objects are two, as it does of tensors: where a later call finds one list in both places, what is
@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.values import Value, constant
 
 _PURPOSE: Final = "objects that have to stay two"
 
@@ -94,11 +94,35 @@ def _tracer(*_: object) -> Any:
 
 @hooks.around(compat.object_protocol, methods.COMPARE_IDENTITY, _PURPOSE, gate=_tracer)
 def _compare(inner: Any, one: Value, other: Value) -> Value | None:
-    """Note of which objects a call asks whether they are one: ``is``, ``==`` without a method."""
+    """Note of which objects a call asks whether they are one: ``is``, ``==`` without a method.
+
+    Of tuples Dynamo does not know it: it does not track them, for nothing changes them.
+    """
     output = compat.translator_tls.current_tx.output
-    tracked = {*map(id, output.side_effects.id_to_variable.values())}
     first, second = one.source, other.source
-    if one is not other and first and second and {id(one), id(other)} <= tracked:
-        _COMPARED.of(output).add((first, second))
+    if one is not other and first and second:
+        tracked = {*map(id, output.side_effects.id_to_variable.values())}
+        are_tuples = all(isinstance(each, compat.TupleVariable) for each in (one, other))
+        if are_tuples and _are_one(output, first, second):
+            compat.install_guard(compat.Guard(first, functools.partial(_ONE, other=second)))
+            return constant(True)
+        if are_tuples or {id(one), id(other)} <= tracked:
+            _COMPARED.of(output).add((first, second))
     found: Value | None = inner(one, other)
     return found
+
+
+def _are_one(output: compat.OutputGraph, one: compat.Source, other: compat.Source) -> bool:
+    try:
+        found: Any = output.resolve_source_value(one)
+        return found is output.resolve_source_value(other)
+    except (LookupError, AttributeError, NameError, TypeError) as error:
+        handlers.break_graph(
+            "which object a tuple is", f"{one.name}, {other.name}", f"It is not found: {error!r}"
+        )
+
+
+def _ONE(builder: compat.GuardBuilderBase, guard: compat.Guard, *, other: compat.Source) -> None:
+    assert isinstance(builder, compat.GuardBuilder)
+    code = [f"{builder.arg_ref(guard)} is {builder.arg_ref(other.name)}"]
+    builder.add_python_lambda_leaf_guard_to_root(code, code)

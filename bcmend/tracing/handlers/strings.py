@@ -97,13 +97,20 @@ handlers.method(compat.ConstantVariable, methods.SUBSCRIPT, _PURPOSE)(_character
 def _call_method(
     inner: Any, variable: Any, tx: compat.Tracer, name: str, args: list[Any], kwargs: Any
 ) -> Any:
-    """Model ``text.join(...)``."""
+    """Model ``text.join(...)``, and other methods of texts that are given symbolic numbers."""
     if name == "join" and type(variable.value) is str and len(args) == 1 and not kwargs:
         texts = [each.realize() for each in compat.unpack_iterable(tx, args[0])]
         if all(map(_is_text, texts)):
             return _joined(texts, variable.value)
         args = [compat.TupleVariable(texts)]  # an iterator has been used up by now
+    elif type(variable.value) in (str, bytes):
+        args = [_known_number(each.realize()) for each in args]
+        kwargs = {key: _known_number(each.realize()) for key, each in kwargs.items()}
     return inner(variable, tx, name, args, kwargs)
+
+
+def _known_number(value: Value) -> Value:
+    return _known(value) if isinstance(value, compat.SymNodeVariable) else value
 
 
 _FOUND: Final = (("groupdict", re.Match), ("finditer", re.Pattern))
@@ -158,7 +165,12 @@ def _is_known(number: compat.SymNodeVariable, form: Value) -> bool:
 def _call_format(
     inner: Any, self: Any, tx: compat.Tracer, form: Any, *given: Any, **named: Any
 ) -> Any:
-    """Model ``form.format(...)``, which Dynamo makes a text of when the graph has run."""
+    """Model ``form.format(...)``, which Dynamo makes a text of when the graph has run.
+
+    It takes ``format(value, form)`` for ``"{value}".format(form)``, which has no such format.
+    """
+    if self.fn is format and len(given) < 2 and not named:
+        return _formatted(tx, form, *(each.realize() for each in given))
     if not tx.export:  # an exported program writes nothing
         # In no report, since no code was rewritten.
         site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "text", "text")
@@ -172,6 +184,20 @@ def _call_format(
         given = tuple(_as_of_now(tx, site, each) for each in given)
         named = {name: _as_of_now(tx, site, each) for name, each in named.items()}
     return inner(self, tx, form, *given, **named)
+
+
+def _formatted(tx: Any, value: Value, form: Value | None = None) -> Value:
+    """Return ``f"{value:{form}}"``."""
+    if form is None:
+        form = constant("")
+    if not form.is_python_constant():
+        handlers.break_graph(
+            "a format that is not known", f"format({value}, {form})", "It depends on the data."
+        )
+    tx.push(value)
+    getattr(tx, methods.FORMAT_VALUE)(form, 0)
+    found: Value = tx.pop()
+    return found
 
 
 def _as_of_now(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:

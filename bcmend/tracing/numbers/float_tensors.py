@@ -112,6 +112,8 @@ def _quotient(tx: compat.Tracer, number: Proxy, one: Any, other: Any) -> TensorV
     """Divide, but as Python does where that raises, or rounds once what is rounded twice here."""
     if not isinstance(other, Proxy) and other == 0:
         return None
+    if not isinstance(one, Proxy):  # of a number and a tensor torch makes a product
+        one = called_beside(tx, torch.full, (), float(one), dtype=torch.float64).as_proxy()
     quotient = called_beside(tx, operator.truediv, one, other)
     doubtful = [called_beside(tx, operator.eq, other, 0)] if isinstance(other, Proxy) else []
     for each in number.node.all_input_nodes:

@@ -22,7 +22,7 @@ import torch
 
 from bcmend.bytecode.opcodes import ITEM_DELETES, ITEM_READS, RAISES, RAISES_AGAIN
 from bcmend.delivery.tracebacks import TracebackEntry, place_of
-from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.models import exceptions, methods, objects
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import when_late
@@ -216,6 +216,43 @@ def _is_of_evaluation(signal: compat.ObservedException) -> bool:
     return is_of_a_list or not exceptions.EVALUATING.isdisjoint(names)
 
 
+#: What Dynamo raises where it does not know of an operation.
+_OF_UNKNOWN_OPERATIONS: Final = (TypeError, AttributeError)
+#: So many of Dynamo's functions before the one that raises are given the operands.
+_WITH_OPERANDS: Final = 4
+
+
+def _require_known_operands(
+    tx: compat.Tracer, error: Any, signal: compat.ObservedException
+) -> None:
+    """Break the graph where a handler may catch that Dynamo does not know of an operation.
+
+    To Dynamo ``len(range(n))`` and ``"%d" % n`` are errors of the program where ``n`` is a symbolic
+    number.
+    """
+    if exceptions.class_of(error) not in _OF_UNKNOWN_OPERATIONS:
+        return
+    if not any(exceptions.handler_of(each.current_instruction) for each in frames.outwards(tx)):
+        return
+    *entries, raising = [frame for frame, _ in walk_tb(signal.__traceback__)]
+    if raising.f_code is not exceptions.RAISING:
+        return
+    given = [[*each.f_locals.values()] for each in entries[-_WITH_OPERANDS:]]
+    found: list[Value] = []
+
+    def note(value: Value) -> None:
+        if isinstance(value, compat.SymNodeVariable):
+            found.append(value)
+
+    Value.visit(note, given)
+    if found:
+        handlers.break_graph(
+            "an error of an operation on a symbolic number",
+            f"{exceptions.class_of(error).__name__}: {error}",
+            "Dynamo raises it where it does not know of an operation that Python has.",
+        )
+
+
 def has_doubtful_text(tx: compat.Tracer) -> bool:
     """Return whether the trace has read the text of an exception that may differ in eager."""
     return bool(_DOUBTFUL.of(tx.output))
@@ -239,6 +276,8 @@ def _exception_handler(inner: Any, self: Any, raised_exception: compat.ObservedE
     error = exceptions.raised_in(self)
     if error is not None:
         table = _table(self)
+        if error not in table:
+            _require_known_operands(self, error, raised_exception)
         known = _with_frame(self, error, raised_exception, table.get(error))
         leaves = exceptions.handler_of(self.current_instruction) is None
         table[error] = _leaving(self, known) if leaves else known

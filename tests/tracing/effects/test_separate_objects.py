@@ -135,7 +135,9 @@ def test_which_object_it_is(make: Callable[[], Any], question: str) -> None:
 
 
 @pytest.mark.parametrize("question", ["is", "is not"])
-@pytest.mark.parametrize("make", [list, dict, set, collections.deque])
+@pytest.mark.parametrize(
+    "make", [lambda: (torch.ones(1), 0), lambda: ([1], 0), list, dict, set, collections.deque]
+)
 def test_which_container_it_is(make: Callable[[], Any], question: str) -> None:
     _ask(make, _QUESTIONS[question])
 
@@ -230,3 +232,27 @@ def test_what_is_read_alone_may_be_one() -> None:
     held["one"] = held["other"]
     compiled(torch.ones(2))
     assert len(graphs) == 1
+
+
+class _Chosen(nn.Module):
+    """Has two names for one tuple, of which a branch stores to one; torch may break between."""
+
+    def __init__(self, pair: Any) -> None:
+        super().__init__()
+        self.pair = pair
+
+    def forward(self, x: Tensor) -> Any:
+        known = self.pair
+        other = known
+        if x[0] > 0:
+            other = self.pair if x.sum() > 2 else (self.pair[0], 2)
+        return x + 1, other is known
+
+
+@pytest.mark.parametrize("make", [lambda: (1, 0), lambda: ([0], 0), lambda: (torch.ones(1), 0)])
+def test_a_tuple_behind_a_break_is_the_one_before_it(make: Callable[[], Any]) -> None:
+    eager, patched = _Chosen(make()), bcmend.patch(_Chosen(make()))
+    compiled = torch.compile(patched, backend="eager")
+    for x in ([0.1, 0.7], [4.0, -3.0], [60.0, -70.0], [-1.0, 0.5], [9.0, 1.0]):
+        (_, found), (_, wanted) = compiled(torch.tensor(x)), eager(torch.tensor(x))
+        assert found is wanted

@@ -46,6 +46,7 @@ def _in_the_graph(tensor: torch.Tensor, compute: Compute) -> tuple[float, list[A
         lambda apply, n: apply(operator.neg, apply(operator.sub, 1.7, n)),
         lambda apply, n: apply(operator.truediv, n, 3),
         lambda apply, n: apply(operator.truediv, 1.0, apply(operator.add, n, 2.0)),
+        lambda apply, n: apply(operator.truediv, 7.3, apply(operator.mul, n, 5)),
     ],
 )
 def test_arithmetic_is_done_again_on_the_tensor(compute: Compute, value: float) -> None:
@@ -60,6 +61,8 @@ def test_arithmetic_is_done_again_on_the_tensor(compute: Compute, value: float) 
     [
         lambda apply, n: apply(operator.mul, apply(operator.add, n, 1), 0.1),
         lambda apply, n: apply(operator.truediv, apply(operator.sub, n, 1), 0.3),
+        lambda apply, n: apply(operator.truediv, 7, n),
+        lambda apply, n: apply(operator.truediv, -5.1, n),
     ],
 )
 def test_integers_that_were_computed_with_are_doubles(compute: Compute, value: int) -> None:

@@ -1,0 +1,161 @@
+"""What Python does with numbers, with numbers out of tensors and with ones that calls are given.
+
+Each operation stands in a `try`, for what torch does not know of is an error of Python's to it.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import bcmend
+from tests.equivalence import fresh
+
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
+
+_Operation = Callable[[int, float, int, float], Any]
+
+
+def _inserted(place: int) -> list[int]:
+    items = [1, 2, 3]
+    items.insert(place, 9)
+    return items
+
+
+def _rotated(places: int) -> list[int]:
+    items = collections.deque([1, 2, 3])
+    items.rotate(places)
+    return list(items)
+
+
+#: Of two integers ``n`` and ``m``, and two floats ``v`` and ``w``.
+OPERATIONS: dict[str, _Operation] = {
+    "quotient": lambda n, v, m, w: v / w,
+    "quotient of a constant": lambda n, v, m, w: 7 / m,
+    "quotient of a float": lambda n, v, m, w: 7.3 / w,
+    "quotient of integers": lambda n, v, m, w: n / m,
+    "whole quotient": lambda n, v, m, w: v // w,
+    "whole quotient of integers": lambda n, v, m, w: n // m,
+    "remainder": lambda n, v, m, w: v % w,
+    "remainder of integers": lambda n, v, m, w: -7 % m,
+    "divmod": lambda n, v, m, w: divmod(n, m),
+    "divmod of floats": lambda n, v, m, w: divmod(v, w),
+    "power of two": lambda n, v, m, w: 2**m,
+    "power of integers": lambda n, v, m, w: n**m,
+    "power": lambda n, v, m, w: v**w,
+    "large power": lambda n, v, m, w: v**2000,
+    "root": lambda n, v, m, w: v**0.5,
+    "power of a negative": lambda n, v, m, w: (-0.5) ** v,
+    "shift": lambda n, v, m, w: n << m,
+    "shift to the right": lambda n, v, m, w: n >> m,
+    "exponential": lambda n, v, m, w: math.exp(v * 300),
+    "logarithm": lambda n, v, m, w: math.log(v),
+    "arc sine": lambda n, v, m, w: math.asin(w),
+    "range": lambda n, v, m, w: len(range(n)),
+    "item of a range": lambda n, v, m, w: range(5)[n],
+    "in a range": lambda n, v, m, w: 2 in range(n),
+    "percent": lambda n, v, m, w: "%d %.2f" % (n, v),  # noqa: UP031
+    "one percent": lambda n, v, m, w: "%d" % n,  # noqa: UP031
+    "format": lambda n, v, m, w: format(v, ".3f"),
+    "format of an integer": lambda n, v, m, w: format(n, "04d"),
+    "format without one": lambda n, v, m, w: format(v),
+    "format of a constant": lambda n, v, m, w: format(2.5, ".3f"),
+    "f-string": lambda n, v, m, w: f"{n!r}-{v:.2f}",
+    "hexadecimal": lambda n, v, m, w: hex(n),
+    "filled": lambda n, v, m, w: "a".ljust(n),
+    "split": lambda n, v, m, w: "a b c d".split(" ", n),
+    "repeated text": lambda n, v, m, w: "ab" * n,
+    "repeated bytes": lambda n, v, m, w: b"ab" * n,
+    "character": lambda n, v, m, w: "abcdef"[n],
+    "part of a text": lambda n, v, m, w: "abcdef"[:n],
+    "bytes": lambda n, v, m, w: n.to_bytes(2, "big"),
+    "rounded to tens": lambda n, v, m, w: round(n, -1),
+    "rounded": lambda n, v, m, w: round(v, 1),
+    "rounded to whole": lambda n, v, m, w: round(v),
+    "smaller of two kinds": lambda n, v, m, w: min(n, v),
+    "larger of two kinds": lambda n, v, m, w: max(v, n),
+    "inserted": lambda n, v, m, w: _inserted(n),
+    "rotated": lambda n, v, m, w: _rotated(n),
+    "repeated": lambda n, v, m, w: list(itertools.repeat(1, n)),
+    "counted": lambda n, v, m, w: list(enumerate("ab", n)),
+    "in pieces": lambda n, v, m, w: [list(range(6))[i : i + n] for i in range(0, 6, n)],
+    "fraction": lambda n, v, m, w: v.as_integer_ratio(),
+    "kinds": lambda n, v, m, w: (type(n) is int, type(v).__name__, isinstance(n * v, float)),
+}
+
+_HANDLED = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
+
+#: No more than torch compiles for; all that can fail does in one of them.
+_NUMBERS = [(3, 1.5, 2, 0.5), (2, 2.0, 5, 3.0), (0, 0.0, 0, 0.0), (-2, -1.5, -1, -3.0)]
+_IN_OTHER_ORDER = [_NUMBERS[3], _NUMBERS[0], (-3, -2.5, -2, 1.25), _NUMBERS[1]]
+
+
+def _given(operation: _Operation) -> Callable[..., Any]:
+    def program(x: Tensor, n: int, v: float, m: int, w: float) -> Any:
+        try:
+            found = operation(n, v, m, w)
+        except _HANDLED as error:
+            found = type(error).__name__
+        return (x + 1 if x.sum() > 0 else x * 2), found
+
+    return program
+
+
+def _taken(operation: _Operation) -> Callable[..., Any]:
+    def program(x: Tensor, one: Tensor, v: Tensor, other: Tensor, w: Tensor) -> Any:
+        n, m = int(one.item()), int(other.item())
+        try:
+            found = operation(n, v.item(), m, w.item())
+        except _HANDLED as error:
+            found = type(error).__name__
+        return (x + 1 if x.sum() > 0 else x * 2), found
+
+    return program
+
+
+def _outcomes(program: Callable[..., Any], calls: Sequence[Any]) -> list[str]:
+    found = []
+    for position, numbers in enumerate(calls):
+        x = torch.full((2,), 1.0 - 2 * (position % 2))
+        result, number = program(x, *numbers)
+        found.append(f"{result.tolist()} {type(number)} {number!r}")
+    return found
+
+
+def _calls(numbers: Sequence[Any], make: Any) -> list[Any]:
+    if make is _given:
+        return list(numbers)
+    return [tuple(torch.tensor(each, dtype=torch.float64) for each in row) for row in numbers]
+
+
+@pytest.mark.parametrize("numbers", [_NUMBERS, _IN_OTHER_ORDER], ids=["positive", "negative"])
+@pytest.mark.parametrize("make", [_given, _taken])
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_what_it_gives_and_raises(
+    operation: _Operation, make: Callable[..., Any], numbers: Sequence[Any]
+) -> None:
+    calls, program = _calls(numbers, make), make(operation)
+    expected = _outcomes(program, calls)
+    compiled = torch.compile(bcmend.patch(fresh(program)), backend="eager")
+    assert _outcomes(compiled, calls) == expected
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_in_one_graph_it_is_the_same_or_an_error_of_torch(operation: _Operation) -> None:
+    calls, program = _calls(_NUMBERS, _taken), _taken(operation)
+    expected = _outcomes(program, calls)
+    compiled = torch.compile(bcmend.patch(fresh(program)), backend="eager", fullgraph=True)
+    for position, (call, wanted) in enumerate(zip(calls, expected, strict=True)):
+        x = torch.full((2,), 1.0 - 2 * (position % 2))
+        try:
+            result, number = compiled(x, *call)
+        except RuntimeError:  # as all of torch's own
+            continue
+        assert f"{result.tolist()} {type(number)} {number!r}" == wanted
