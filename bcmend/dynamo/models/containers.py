@@ -79,6 +79,11 @@ def object_with_contents(model: Any, contents: type, fields: dict[str, Any]) -> 
     return made  # type: ignore[no-any-return]
 
 
+def gone_over_by(view: Any) -> Any:
+    """Return the dictionary of which ``view`` is one of keys, values or items, or that it is."""
+    return getattr(view, "dv_dict", view)
+
+
 def contents_of(variable: compat.VariableTracker) -> compat.VariableTracker | None:
     """Return the model of the contents of an object of a container's subclass; else ``None``.
 

@@ -266,3 +266,15 @@ def a_check_that_raises() -> Function:
         return x + 1
 
     return program
+
+
+@program("dictionaries that are gone over backwards", fullgraph=False)
+def a_dictionary_gone_over_backwards() -> Function:
+    def program(x: Tensor) -> Any:
+        held = {1: 1, 2: 2}
+        for key in reversed(held):
+            if x.sum() > 0:
+                held[key] = 3
+        return x + 1, held, [*reversed(held.items())]
+
+    return program

@@ -19,6 +19,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
+from bcmend.tracing.speculation import iterators
 
 _PURPOSE: Final = "keys that a call depends on"
 
@@ -31,6 +32,20 @@ def _call_of_dictionary(call: Call) -> Answer:
 
 for _kind in (compat.ConstDictVariable, compat.OrderedDictVariable):
     handlers.method(_kind, methods.CALL_METHOD, _PURPOSE)(_call_of_dictionary)
+
+
+def _call_backwards(
+    inner: Any, owner: Any, tx: compat.Tracer, name: str, args: Any, kwargs: Any
+) -> Any:
+    found = inner(owner, tx, name, args, kwargs)
+    if name == "__reversed__":
+        iterators.note_backwards(tx, found, containers.gone_over_by(owner).items)
+    return found
+
+
+hooks.around(compat.DictViewVariable, methods.CALL_METHOD, iterators.BACKWARDS)(_call_backwards)
+for _kind in (compat.ConstDictVariable, compat.OrderedDictVariable):
+    hooks.around(_kind, methods.CALL_METHOD, iterators.BACKWARDS, place=1)(_call_backwards)
 
 
 @hooks.around(compat.MappingProxyVariable, methods.CHECK_PROXY, "proxies of unchanged dictionaries")

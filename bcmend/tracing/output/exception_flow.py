@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from inspect import CO_GENERATOR
 from traceback import walk_tb
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 import torch
@@ -185,11 +185,17 @@ def note_call(tx: compat.Tracer, fn: Value) -> None:
 
 def _is_of_model(error: Any, signal: compat.ObservedException) -> bool:
     """Return whether Dynamo has made an exception, or one of a class that Python picks itself."""
-    *_, (raising, _) = walk_tb(signal.__traceback__)
     picks_its_class = (
         exceptions.class_of(error) is OSError and len(exceptions.arguments_of(error)) > 1
     )
-    return picks_its_class or raising.f_code is exceptions.RAISING
+    return picks_its_class or bool(_raised_for(signal))
+
+
+def _raised_for(signal: compat.ObservedException) -> list[FrameType]:
+    """Return the frames before the one in which Dynamo raises of its own; none if it does not."""
+    entries = [frame for frame, _ in walk_tb(signal.__traceback__)]
+    codes = [each.f_code for each in entries]
+    return entries[: codes.index(exceptions.RAISING)] if exceptions.RAISING in codes else []
 
 
 def _is_of_python(tx: compat.Tracer, error: Any, signal: compat.ObservedException) -> bool:
@@ -207,12 +213,12 @@ def _is_of_python(tx: compat.Tracer, error: Any, signal: compat.ObservedExceptio
 
 def _is_of_evaluation(signal: compat.ObservedException) -> bool:
     """Return whether Dynamo had Python itself evaluate something, which has failed."""
-    entries = [frame for frame, _ in walk_tb(signal.__traceback__)]
-    if len(entries) < 2 or entries[-1].f_code is not exceptions.RAISING:
+    entries = _raised_for(signal)
+    if not entries:
         return False
-    code = entries[-2].f_code
+    code = entries[-1].f_code
     names = code.co_name, os.path.basename(code.co_filename)
-    is_of_a_list = type(entries[-2].f_locals.get("self")) is compat.ListVariable
+    is_of_a_list = type(entries[-1].f_locals.get("self")) is compat.ListVariable
     return is_of_a_list or not exceptions.EVALUATING.isdisjoint(names)
 
 
@@ -234,10 +240,7 @@ def _require_known_operands(
         return
     if not any(exceptions.handler_of(each.current_instruction) for each in frames.outwards(tx)):
         return
-    *entries, raising = [frame for frame, _ in walk_tb(signal.__traceback__)]
-    if raising.f_code is not exceptions.RAISING:
-        return
-    given = [[*each.f_locals.values()] for each in entries[-_WITH_OPERANDS:]]
+    given = [[*each.f_locals.values()] for each in _raised_for(signal)[-_WITH_OPERANDS:]]
     found: list[Value] = []
 
     def note(value: Value) -> None:

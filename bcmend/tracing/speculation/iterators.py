@@ -132,6 +132,28 @@ def _held_by_frames(tx: compat.Tracer, but: Sequence[Any]) -> Iterator[Any]:
                     yield vars(each)
 
 
+BACKWARDS: Final = "dictionaries that are gone over backwards"
+#: Iterators that Dynamo makes of the items that a dictionary has, with these and how many they
+#: were, by identity.
+_BACKWARDS: Final[Slot[dict[int, tuple[Value, Any, int]]]] = Slot(dict, rolls_back=False)
+
+
+def note_backwards(tx: compat.Tracer, iterator: Value, items: dict[Any, Any]) -> None:
+    """Note that an iterator goes over a dictionary backwards, to which it is one over a list."""
+    _BACKWARDS.of(tx.output)[id(iterator)] = iterator, items, len(items)
+
+
+@hooks.around(
+    compat.ListIteratorVariable, methods.ITERNEXT, "dictionaries that are gone over backwards"
+)
+def _next(inner: Any, iterator: Any, tx: compat.Tracer) -> Any:
+    _, items, count = _BACKWARDS.of(tx.output).get(id(iterator), (iterator, (), 0))
+    if len(items) != count:
+        message = "dictionary changed size during iteration"
+        compat.raise_observed_exception(RuntimeError, tx, args=[message])
+    return inner(iterator, tx)
+
+
 def go_over(
     tx: compat.Tracer,
     variable: Value,
@@ -154,7 +176,12 @@ def go_over(
         if not isinstance(value, compat.IteratorVariable) or any(value is each for each in but):
             return
         of_a_list = isinstance(value, compat.ListIteratorVariable) and value.items is items
-        if of_a_list or snapshots.goes_over(value, items, keys_alone=keys_are_the_same):
+        _, goes_back_over, _ = _BACKWARDS.of(tx.output).get(id(value), (value, None, 0))
+        if (
+            of_a_list
+            or goes_back_over is items
+            or snapshots.goes_over(value, items, keys_alone=keys_are_the_same)
+        ):
             found.append(value)
 
     for frame in frames.being_traced(tx):

@@ -55,6 +55,24 @@ def _set_item_by_values(held: dict[int, int], x: Tensor) -> None:
             held[value * 20] = 0
 
 
+def _set_item_backwards(held: dict[int, int], x: Tensor) -> None:
+    for key in reversed(held):
+        if x.sum() < 0:
+            held[key * 20] = 0
+
+
+def _set_item_by_items_backwards(held: dict[int, int], x: Tensor) -> None:
+    for key, _ in reversed(held.items()):
+        if x.sum() < 0:
+            held[key * 20] = 0
+
+
+def _set_item_by_values_backwards(held: dict[int, int], x: Tensor) -> None:
+    for _ in reversed(held.values()):
+        if x.sum() < 0:
+            held[len(held) * 10] = 0
+
+
 def _delete(held: dict[int, int], x: Tensor) -> None:
     for key in held:
         if x.sum() < 0:
@@ -153,6 +171,7 @@ def _append_at_the_right(held: deque[int], x: Tensor) -> None:
 
 _OF_DICTIONARIES: list[Step] = [
     *(_set_item, _set_item_by_items, _set_item_by_keys, _set_item_by_values, _delete, _pop, _clear),
+    *(_set_item_backwards, _set_item_by_items_backwards, _set_item_by_values_backwards),
     *(_at_the_last, _zipped, _counted, _in_a_generator, _in_a_callee, _by_an_iterator, _caught),
 ]
 
