@@ -296,3 +296,14 @@ def lists_that_become_one() -> Function:
         return x * 2, one is other, Plain() == one
 
     return program
+
+
+@program("which truth one is")
+def whether_a_flag_is_true() -> Function:
+    def program(x: Tensor) -> Any:
+        flag, other = (x[0] > 0).item(), (x[1] > 0).item()
+        if x.sum() > 0:
+            x = x + 1
+        return x * 2, flag is True, flag is not other, None is flag
+
+    return program

@@ -53,7 +53,8 @@ _IS_SAFE_FUNCTION: Final[dict[Any, Callable[[Any], Any]]] = {
     **dict.fromkeys((math.asin, math.acos), lambda number: abs(number) <= 1),
     **dict.fromkeys((math.sinh, math.cosh), lambda number: abs(number) < 700),
     **dict.fromkeys(
-        (math.sin, math.cos, math.tan, math.floor, math.ceil), lambda number: abs(number) <= _FINITE
+        (math.sin, math.cos, math.tan, math.floor, math.ceil),
+        lambda number: abs(number) <= _FINITE,
     ),
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -300,6 +300,42 @@ def _numbers_compared(inner: Any, self: Any, tx: compat.Tracer, left: Any, right
     if any(map(_is_truth, operands)):
         left, right = (_as_number(tx, each) for each in operands)
     return inner(self, tx, left, right)
+
+
+@hooks.around(
+    compat.BuiltinVariable, methods.MAKE_HANDLER, "which truth one is", gate=None, place=4
+)
+def _make_handler(inner: Any, function: Any, kinds: Sequence[type], has_keywords: bool) -> Any:
+    """Answer ``flag is True``, to which Dynamo says no of each symbolic number."""
+    handler = inner(function, kinds, has_keywords)
+    of_numbers = any(issubclass(each, compat.SymNodeVariable) for each in kinds)
+    if function not in (operator.is_, operator.is_not) or not of_numbers:
+        return handler
+
+    def test(tx: compat.Tracer, args: Sequence[Any], kwargs: Any) -> Any:
+        operands = [each.realize() for each in args]
+        if not all(map(_is_truth, operands)):
+            return handler(tx, args, kwargs)
+        found = _is_same_truth(tx, *operands)
+        return _opposite(tx, found) if function is operator.is_not else found
+
+    return test
+
+
+def _is_same_truth(tx: compat.Tracer, one: Value, other: Value) -> Value:
+    """Answer ``is`` of two truths, each of which there is one object of."""
+    if one.is_python_constant():
+        one, other = other, one
+    if other.is_python_constant():
+        return one if other.as_python_constant() else _opposite(tx, one)
+    numbers = [_as_number(tx, each) for each in (one, other)]
+    return compat.BuiltinVariable(operator.eq).call_function(tx, numbers, {})
+
+
+def _opposite(tx: compat.Tracer, truth: Value) -> Value:
+    if truth.is_python_constant():
+        return constant(not truth.as_python_constant())
+    return _symbolic(tx, torch.sym_not, truth.as_proxy())
 
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_FLOAT, "truths as fractions")

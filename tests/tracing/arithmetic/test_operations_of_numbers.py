@@ -1,6 +1,7 @@
 """What Python does with numbers, with numbers out of tensors and with ones that calls are given.
 
-Each operation stands in a `try`, for what torch does not know of is an error of Python's to it.
+Each operation on numbers stands in a `try`: what torch does not know of is an error of Python's to
+it.
 """
 
 from __future__ import annotations
@@ -89,6 +90,49 @@ OPERATIONS: dict[str, _Operation] = {
     "fraction": lambda n, v, m, w: v.as_integer_ratio(),
     "kinds": lambda n, v, m, w: (type(n) is int, type(v).__name__, isinstance(n * v, float)),
 }
+
+#: Of two truths.
+OF_TRUTHS: dict[str, Callable[[bool, bool], Any]] = {
+    "is true": lambda b, d: b is True,
+    "is false": lambda b, d: b is False,
+    "is not true": lambda b, d: b is not True,
+    "is the other": lambda b, d: b is d,
+    "is not the other": lambda b, d: b is not d,
+    "is nothing": lambda b, d: b is None,
+    "is a number": lambda b, d: b is 0,  # type: ignore[comparison-overlap]  # noqa: F632
+    "one of three": lambda b, d: "a" if b is True else "b" if d is False else "c",
+    "number": lambda b, d: (int(b), b + d, -b, b * 3, float(b)),
+    "operators": lambda b, d: (b & d, b | d, b ^ d, not b),
+    "compared": lambda b, d: (b == 1, b == d, b < d, b >= d),
+    "chosen": lambda b, d: (b and 5, b or d, (b and d) or "z"),
+    "smaller": lambda b, d: (min(b, d), max(b, d)),
+    "key": lambda b, d: {True: "a", False: "b"}[b],
+    "place": lambda b, d: ["no", "yes"][b],
+    "text": lambda b, d: f"{b} {d!r}",
+    "kind": lambda b, d: (isinstance(b, bool), type(b).__name__, type(b + d).__name__),
+    "together": lambda b, d: (any([b, d]), all([b, d]), sum([b, d, b]), [b, d].count(True)),
+    "repeated": lambda b, d: ([1] * b, "ab" * d, list(range(b))),
+    "first": lambda b, d: next((name for name, each in (("b", b), ("d", d)) if each), "none"),
+}
+
+
+def _of_truths(operation: Callable[[bool, bool], Any]) -> Callable[..., Any]:
+    def program(x: Tensor, one: Tensor, other: Tensor) -> Any:
+        found = operation(one.item(), other.item())  # type: ignore[arg-type]
+        return (x + 1 if x.sum() > 0 else x * 2), found
+
+    return program
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("operation", OF_TRUTHS.values(), ids=OF_TRUTHS)
+def test_what_truths_give(operation: Callable[[bool, bool], Any], fullgraph: bool) -> None:
+    rows = itertools.product([True, False], repeat=2)
+    calls = [tuple(torch.tensor(each) for each in row) for row in rows]
+    program = _of_truths(operation)
+    compiled = torch.compile(bcmend.patch(fresh(program)), backend="eager", fullgraph=fullgraph)
+    assert _outcomes(compiled, calls) == _outcomes(program, calls)
+
 
 _HANDLED = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
 
