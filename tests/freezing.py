@@ -27,7 +27,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from bcmend.trials.frozen import memory_of
+from bcmend.trials.frozen import is_bound, memory_of
 
 # Bookkeeping of torch that says nothing about the program.
 _NOT_STATE = frozenset(
@@ -83,8 +83,10 @@ def _frozen_array(value: numpy.ndarray[Any, Any]) -> Frozen:
 
 
 def _is_atom(value: object) -> bool:
-    if value is None or isinstance(value, (ModuleType, BuiltinFunctionType, Logger)):
+    if value is None or isinstance(value, (ModuleType, Logger)):
         return True
+    if isinstance(value, BuiltinFunctionType):
+        return not is_bound(value)
     if isinstance(value, type):
         return value.__module__.partition(".")[0] in ("builtins", "torch", "logging")
     return type(value) in (bool, int, float, complex, str, bytes, range, slice) or isinstance(
@@ -117,8 +119,8 @@ def _parts(value: Any) -> dict[str, object]:
         found = {"left": value.__reduce__()[1:]}
     elif isinstance(value, FunctionType):
         return _cells(value)
-    elif isinstance(value, (MethodType, functools.partial)):
-        return {"function": getattr(value, "__func__", None) or value.func, **_bound(value)}
+    elif isinstance(value, (BuiltinFunctionType, MethodType, functools.partial)):
+        return _bound(value)
     elif isinstance(value, type):
         return {key: part for key, part in vars(value).items() if _is_data(key, part)}
     found.update(
@@ -146,8 +148,9 @@ def _slots(value: object) -> dict[str, object]:
 
 def _bound(value: Any) -> dict[str, object]:
     if isinstance(value, functools.partial):
-        return {"arguments": value.args, "keywords": value.keywords}
-    return {"self": value.__self__}
+        return {"function": value.func, "arguments": value.args, "keywords": value.keywords}
+    of_python = isinstance(value, BuiltinFunctionType)  # its name is that of the function
+    return {"function": None if of_python else value.__func__, "self": value.__self__}
 
 
 def _cells(function: FunctionType) -> dict[str, object]:

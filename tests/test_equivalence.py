@@ -488,3 +488,18 @@ def test_a_recompile_fails():
 def test_the_counting_backend_counts_what_was_compiled():
     assert run_compiled(_make_honest, _vectors, backend="aot_eager").graphs == 1
     assert run_compiled(_make_broken, _vectors, fullgraph=False).graphs == 2
+
+
+def test_whose_method_one_is_is_seen() -> None:
+    def of_the_first(holder: Any, x: Tensor) -> Tensor:
+        holder.rows = [1], [1]
+        holder.put = holder.rows[0].append
+        return x
+
+    def of_the_second(holder: Any, x: Tensor) -> Tensor:
+        holder.rows = [1], [1]
+        holder.put = holder.rows[1].append
+        return x
+
+    one, other = (_observed(Holder(each)) for each in (of_the_first, of_the_second))
+    assert _aspects(one, other) == {"state"}

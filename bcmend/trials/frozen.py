@@ -131,7 +131,7 @@ class Freezer:
             return Text(kind, repr(value))
         if isinstance(value, logging.Logger):  # it reaches all others, which compiling changes
             return Text(kind, value.name)
-        if isinstance(value, _NAMED):
+        if isinstance(value, _NAMED) and not is_bound(value):
             return Text(kind, getattr(value, "__qualname__", value.__name__))
         if not self._is_met_again(value, path, OBJECT):
             self._made[id(value)] = Text(kind, "itself")  # where it holds itself
@@ -179,6 +179,13 @@ def memory_of(value: Any) -> int | None:
         return None
 
 
+def is_bound(value: object) -> bool:
+    """Return whether a value is a method of an object, also of one of Python's own classes."""
+    owner = getattr(value, "__self__", None)
+    is_method = isinstance(value, (types.MethodType, types.BuiltinFunctionType))
+    return is_method and not isinstance(owner, (types.NoneType, type, types.ModuleType))
+
+
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a value is made of, by what leads there."""
     left_out: frozenset[str] = frozenset()
@@ -192,7 +199,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{place}]", part) for place, part in enumerate(value))
     elif isinstance(value, (set, frozenset)):
         yield "{}", sorted(map(repr, value))
-    elif isinstance(value, types.MethodType):
+    elif is_bound(value):
+        yield ".__name__", value.__name__
         yield ".__self__", value.__self__
     held = getattr(value, "__dict__", {})
     yield from ((f".{name}", part) for name, part in held.items() if name not in left_out)

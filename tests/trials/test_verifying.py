@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 import bcmend  # noqa: E402
 from bcmend.errors import CallError, UnsupportedObject  # noqa: E402
 from bcmend.trials import apart, verifying  # noqa: E402
+from bcmend.trials.frozen import Freezer  # noqa: E402
 from tests.registrations import registrations_undone  # noqa: E402
 from tests.trials import programs  # noqa: E402
 
@@ -175,6 +176,16 @@ def test_what_is_one_in_both_is_equal():
     with registrations_undone():
         bcmend.register_substitute(programs.keep, kept_as_it_is)
         assert bcmend.verify(programs.Keeping(), X).equal
+
+
+def test_whose_method_one_is_is_compared():
+    def met_again(place):
+        rows = [1], [1]
+        freezer = Freezer(keeps_all=True)
+        freezer.frozen((rows, rows[place].append), "")
+        return freezer.met_again()
+
+    assert met_again(0) == met_again(0) != met_again(1)
 
 
 def test_a_tensor_may_be_a_new_one():
