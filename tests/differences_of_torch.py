@@ -55,3 +55,5 @@ PRODUCTS_OF_SIZES_ARE_TAKEN_TOGETHER: Final = _RELEASE != "2.15"
 SQUARES_OF_SIZES_FAIL: Final = _RELEASE != "2.15"
 #: Inductor fails at a mask that selects rows of what a side of ``torch.cond`` gives.
 MASKS_BEHIND_CHOICES_FAIL: Final = _RELEASE != "2.15"
+#: Whether a number is in a range is 0 or 1.
+NUMBERS_IN_RANGES_ARE_COUNTED: Final = _RELEASE == "2.13"

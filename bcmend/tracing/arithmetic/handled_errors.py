@@ -4,6 +4,10 @@ Dynamo makes an input of a number that has varied, and computes with it as one w
 fails: ``total / count`` under ``except ZeroDivisionError`` raises when the graph runs, past the
 handler. So a number that may make it raise is guarded not to. Numbers out of tensors have side
 exits instead.
+
+Works round Dynamo 2.13.0 and 2.15.0; see docs/upstream.md. This can go when
+``test_an_error_of_a_number_that_varies_passes_its_handler`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 Dynamo computes an item of numbers that it takes for known, and gives an integer for whether a
 number is in a range. So the numbers are known there, under guards.
+
+The latter is so in 2.13.0; this part can go when
+``test_a_number_in_a_range_is_an_integer`` in
+``tests/tracing/backends/test_faults_of_torch.py`` fails.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ from tests.differences_of_torch import (
     FACTORS_OF_PRODUCTS_ARE_LOST,
     JOINED_ROWS_ARE_WRONG,
     MASKS_BEHIND_CHOICES_FAIL,
+    NUMBERS_IN_RANGES_ARE_COUNTED,
     PRODUCTS_OF_SIZES_ARE_TAKEN_TOGETHER,
     SIDES_WRITE_OVER_ARGUMENTS,
     SQUARES_OF_SIZES_FAIL,
@@ -638,3 +639,75 @@ def test_no_guard_says_that_two_lists_are_two() -> None:
     assert compiled(torch.zeros(1)).item() == 1
     held["one"] = held["other"] = [1]
     assert compiled(torch.zeros(1)).item() == 1, "eager execution says 2"
+
+
+def _last_of(program: Callable[..., Any], *calls: Any) -> Any:
+    """Compile a program of a tensor and a number, and return what the last call gives."""
+    compiled = torch.compile(program, backend="eager")
+    return [compiled(torch.ones(2), each) for each in calls][-1]
+
+
+def test_a_format_is_lost() -> None:
+    """``bcmend/tracing/handlers/strings.py``"""
+    assert _last_of(lambda x, v: (x + 1, format(v, ".3f")), 1.5)[1] == "1.5"
+
+
+def test_a_number_in_a_range_is_an_integer() -> None:
+    """``bcmend/tracing/handlers/ranges.py``"""
+    found = _last_of(lambda x, n: (x + 1, 2 in range(n)), 5, 3, 4)[1]
+    assert (found is not True) is NUMBERS_IN_RANGES_ARE_COUNTED and found == 1
+
+
+def test_an_error_of_a_number_that_varies_passes_its_handler() -> None:
+    """``bcmend/tracing/arithmetic/handled_errors.py``"""
+
+    def share(x: Tensor, count: int) -> Any:
+        try:
+            return x + 1, 6 / count
+        except ZeroDivisionError:
+            return x + 1, 0.0
+
+    with pytest.raises(ZeroDivisionError):
+        _last_of(share, 2, 3, 0)
+
+
+def test_what_dynamo_does_not_know_of_a_number_is_an_error_of_the_program() -> None:
+    """``bcmend/tracing/output/exception_flow.py``"""
+
+    def parts(x: Tensor, n: int) -> Any:
+        try:
+            return x + 1, divmod(n, 2)
+        except TypeError:
+            return x + 1, None
+
+    assert _last_of(parts, 5, 6)[1] is None
+
+
+def test_an_integer_that_varies_is_not_rounded_to_tens() -> None:
+    """``bcmend/tracing/arithmetic/number_methods.py``"""
+    assert _last_of(lambda x, n: (x + 1, round(n, -1)), 15, 26)[1] == 26
+
+
+def test_a_truth_out_of_a_tensor_is_never_true() -> None:
+    """``bcmend/tracing/handlers/tensor_bool.py``"""
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        assert _last_of(lambda x, n: (x + 1, (x > 0).any().item() is True), 1)[1] is False
+
+
+def test_a_tuple_that_is_given_twice_is_two() -> None:
+    """``bcmend/tracing/effects/separate_objects.py``"""
+    pair = (1, 0)
+    compiled = torch.compile(lambda x, one, other: (x + 1, one is other), backend="eager")
+    assert compiled(torch.ones(2), pair, pair)[1] is False
+
+
+def test_a_dictionary_that_grows_while_it_is_gone_over_backwards_is_no_error() -> None:
+    """``bcmend/tracing/speculation/iterators.py``"""
+
+    def program(x: Tensor, n: int) -> Any:
+        held = {1: 1, 2: 2}
+        for key in reversed(held):
+            held[key * 10] = n
+        return x + 1, len(held)
+
+    assert _last_of(program, 1)[1] == 4
