@@ -1333,3 +1333,18 @@ def test_an_array_in_two_places_is_two_arrays_of_one_memory(branches: bool) -> N
     if not branches:
         torch.compile(stock, backend="eager", fullgraph=True)(POSITIVE)
         assert stock.one is not stock.other, "of torch alone"
+
+
+def test_a_zero_in_a_text_within_a_try_has_no_sign() -> None:
+    def program(x: Tensor, number: Tensor) -> Any:
+        value = number.item()
+        try:
+            shown = f"{value}"
+        except ValueError:
+            shown = "none"
+        return (x + 1 if x.sum() > 0 else x * 2), shown
+
+    numbers = [torch.tensor(each).double() for each in (1.5, -0.0)]
+    assert [program(POSITIVE, each)[1] for each in numbers] == ["1.5", "-0.0"]
+    compiled = _mended(program)
+    assert [compiled(POSITIVE, each)[1] for each in numbers] == ["1.5", "0.0"]
