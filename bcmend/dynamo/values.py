@@ -160,6 +160,20 @@ def kind_of_number(value: Any) -> type | None:
     return known if known in (int, float) else None
 
 
+def number_in(value: Any) -> Any:
+    """Return the number that a value stands for: Python's, or a symbolic one."""
+    return value.as_python_constant() if value.is_python_constant() else value.sym_num
+
+
+def with_known_number(value: Any) -> Any:
+    """Return a symbolic number as the constant that it is now, under a guard; others as they are.
+
+    The graph breaks where the number depends on the data of tensors.
+    """
+    is_symbolic = isinstance(value, compat.SymNodeVariable)
+    return constant(value.evaluate_expr()) if is_symbolic else value
+
+
 def is_named_tuple(value: compat.VariableTracker) -> bool:
     """Return whether a value is a tuple of named items without other attributes."""
     if not isinstance(value, (compat.NamedTupleVariable, compat.StructSequenceVariable)):

@@ -154,7 +154,7 @@ def a_power() -> Function:
     return program
 
 
-@program("`~` of symbolic numbers", "methods of numbers out of tensors")
+@program("`~` and `round` of symbolic numbers", "methods of numbers out of tensors")
 def methods_of_numbers() -> Function:
     def program(x: Tensor) -> Any:
         place = int(x.argmax())
@@ -299,8 +299,7 @@ def a_float_in_an_arm() -> Function:
 
 def _counts() -> Sequence[Arguments]:
     """Calls with a vector and an integer that differs, once zero."""
-    vectors = (each for (each,) in beside()())
-    return list(zip(vectors, (2, 3, 0), strict=True))
+    return [(*each, count) for each, count in zip(beside()(), (2, 3, 0), strict=True)]
 
 
 @program("arithmetic that may raise in a `try`", inputs=_counts, fullgraph=False)
@@ -317,13 +316,7 @@ def an_average_of_nothing() -> Function:
     return program
 
 
-def _floats() -> Sequence[Arguments]:
-    """Calls with a vector and a float that differs, once one that is no sine."""
-    vectors = (each for (each,) in beside()())
-    return list(zip(vectors, (0.5, 0.25, 2.0), strict=True))
-
-
-@program("functions of `math` that may raise in a `try`", inputs=_floats, fullgraph=False)
+@program("functions of `math` that may raise in a `try`", inputs=scaled, fullgraph=False)
 def an_angle_that_is_none() -> Function:
     def program(x: Tensor, sine: float) -> Any:
         try:

@@ -21,9 +21,15 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import exceptions, methods
-from bcmend.dynamo.values import Value, constant, is_unbacked, kind_of_number
+from bcmend.dynamo.values import (
+    Value,
+    is_unbacked,
+    kind_of_number,
+    number_in,
+    with_known_number,
+)
 from bcmend.tracing.sites import capture_mode
 
 _DIVISIONS: Final = (
@@ -47,7 +53,6 @@ _IS_SAFE: Final[dict[Any, Callable[[Any, Any], Any]]] = {
     **dict.fromkeys(_SHIFTS, lambda number, places: places >= 0),
     **dict.fromkeys(_POWERS, _is_usual_power),
 }
-
 
 _FINITE: Final = sys.float_info.max
 #: Functions that torch has as operators of symbolic numbers, and where they raise nothing.
@@ -85,16 +90,12 @@ def _call(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) ->
 
 def _guarded(tx: compat.Tracer, is_safe: Callable[..., Any] | None, args: Any) -> Any:
     """Return arguments with which nothing fails, under a guard, or which are known."""
-    if is_safe is None or not _is_handled(tx) or not capture_mode.may_be_mended(tx):
+    if is_safe is None or not exceptions.is_in_a_block(tx) or not capture_mode.may_be_mended(tx):
         return args
     numbers = [each.realize() for each in args]
-    if not _are_guardable(numbers) or is_safe(*map(_number_in, numbers)):
+    if not _are_guardable(numbers) or is_safe(*map(number_in, numbers)):
         return args
-    return [constant(_known(each)) for each in numbers]
-
-
-def _is_handled(tx: compat.Tracer) -> bool:
-    return any(exceptions.handler_of(each.current_instruction) for each in frames.outwards(tx))
+    return [*map(with_known_number, numbers)]
 
 
 def _are_guardable(numbers: list[Value]) -> bool:
@@ -104,11 +105,3 @@ def _are_guardable(numbers: list[Value]) -> bool:
         and not any(map(is_unbacked, numbers))
         and any(isinstance(each, compat.SymNodeVariable) for each in numbers)
     )
-
-
-def _number_in(value: Any) -> Any:
-    return value.as_python_constant() if value.is_python_constant() else value.sym_num
-
-
-def _known(value: Any) -> Any:
-    return value.as_python_constant() if value.is_python_constant() else value.evaluate_expr()

@@ -71,8 +71,11 @@ def _part_read(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, defaul
     return number if found.name in _ITSELF[kind] else found
 
 
-@hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, "`~` of symbolic numbers", place=2)
-def _inverted(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+_OF_BUILTINS: Final = "`~` and `round` of symbolic numbers"
+
+
+@hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, _OF_BUILTINS, place=2)
+def _computed(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
     if called.fn is round and len(args) + len(kwargs) == 2:
         _require_same(*(each.realize() for each in (*args, *kwargs.values())))
     if called.fn not in _INVERT or len(args) != 1 or not capture_mode.may_be_mended(tx):
@@ -89,7 +92,7 @@ def _require_same(number: Value, digits: Value) -> None:
     if not isinstance(number, compat.SymNodeVariable) or kind_of_number(number) is not int:
         return
     known = digits.as_python_constant() if digits.is_python_constant() else -1
-    if known is not None and known < 0:
+    if known is not None and not (type(known) is int and known >= 0):
         handlers.break_graph(
             "an integer rounded to tens",
             f"round({number}, {digits})",

@@ -21,7 +21,7 @@ import torch
 
 from bcmend.dynamo import compat, handlers
 from bcmend.dynamo.models.real_numbers import expression_of
-from bcmend.dynamo.values import Value, is_unbacked, kind_of_number
+from bcmend.dynamo.values import Value, is_unbacked, kind_of_number, number_in
 from bcmend.tracing.arithmetic import float_tests
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.sites import capture_mode, site_table
@@ -79,8 +79,7 @@ def _is_natural(numbers: Sequence[Value], kinds: Sequence[type | None]) -> bool:
 
 def _require_natural(numbers: Sequence[Value], kinds: Sequence[type | None]) -> None:
     """Break the graph at a power of integers, which torch takes for an integer."""
-    exponent: Any = numbers[1]
-    if kinds == [int, int] and not compat.statically_known_true(exponent.sym_num >= 0):
+    if kinds == [int, int] and not compat.statically_known_true(number_in(numbers[1]) >= 0):
         handlers.break_graph(
             "a power of an integer out of a tensor",
             f"{numbers}",

@@ -23,7 +23,14 @@ import torch
 from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of, is_unbacked
+from bcmend.dynamo.values import (
+    TensorValue,
+    Value,
+    constant,
+    example_of,
+    is_unbacked,
+    number_in,
+)
 from bcmend.tracing.indexing import sorted_items
 from bcmend.tracing.merging.lazy_phi import GatedPhi
 from bcmend.tracing.numbers import ahead, float_tensors, predicates, scalars
@@ -72,11 +79,8 @@ def _of_items(call: Call) -> Answer:
 
 def _picked_by_guard(function: Any, one: Any, other: Any) -> Value:
     """Return the smaller or the larger of an integer and a float, under a guard that it is."""
-    numbers = [
-        each.as_python_constant() if each.is_python_constant() else each.sym_num
-        for each in (one, other)
-    ]
-    found: Value = other if _BEYOND[function](*reversed(numbers)) else one
+    is_other = _BEYOND[function](number_in(other), number_in(one))
+    found: Value = other if is_other else one
     return found
 
 

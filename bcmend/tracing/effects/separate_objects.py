@@ -101,12 +101,12 @@ def _compare(inner: Any, one: Value, other: Value) -> Value | None:
     output = compat.translator_tls.current_tx.output
     first, second = one.source, other.source
     if one is not other and first and second:
-        tracked = {*map(id, output.side_effects.id_to_variable.values())}
         are_tuples = all(isinstance(each, compat.TupleVariable) for each in (one, other))
         if are_tuples and _are_one(output, first, second):
             compat.install_guard(compat.Guard(first, functools.partial(_ONE, other=second)))
             return constant(True)
-        if are_tuples or {id(one), id(other)} <= tracked:
+        tracked = output.side_effects.id_to_variable.values()
+        if are_tuples or {id(one), id(other)} <= {*map(id, tracked)}:
             _COMPARED.of(output).add((first, second))
     found: Value | None = inner(one, other)
     return found

@@ -15,40 +15,34 @@ from typing import Any, Final
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value, constant, is_unbacked
+from bcmend.dynamo.values import Value, constant, is_unbacked, with_known_number
 
 _PURPOSE: Final = "items of ranges of symbolic numbers"
 
 
 @hooks.around(compat.RangeVariable, methods.SUBSCRIPT, _PURPOSE)
 def _item(inner: Any, owner: Any, tx: compat.Tracer, place: Value) -> Value:
-    found: Value = inner(_with_known_numbers(owner), tx, _known(place.realize()))
+    found: Value = inner(_with_known_numbers(owner), tx, with_known_number(place.realize()))
     return found
 
 
 @hooks.around(compat.RangeVariable, methods.CONTAINS, _PURPOSE)
 def _contains(inner: Any, owner: Any, tx: compat.Tracer, item: Value) -> Value:
-    found: Value = inner(_with_known_numbers(owner), tx, _known(item.realize()))
+    found: Value = inner(_with_known_numbers(owner), tx, with_known_number(item.realize()))
     return constant(bool(found.as_python_constant()))
 
 
 def _with_known_numbers(owner: Any) -> Any:
     if any(isinstance(each, compat.SymNodeVariable) for each in owner.items):
-        return compat.RangeVariable([*map(_known, owner.items)])
+        return compat.RangeVariable([*map(with_known_number, owner.items)])
     return owner
-
-
-def _known(number: Any) -> Value:
-    is_symbolic = isinstance(number, compat.SymNodeVariable)
-    known: Value = constant(number.evaluate_expr()) if is_symbolic else number
-    return known
 
 
 @handlers.method(compat.BuiltinVariable, methods.CALL_RANGE, _PURPOSE, place=1)
 def _made(call: Call) -> Answer:
     """Raise what Python raises of a step of zero, at which Dynamo fails."""
     if len(call.args) == 3 and not is_unbacked(step := call.args[2].realize()):
-        known = _known(step)
+        known = with_known_number(step)
         if known.is_python_constant() and known.as_python_constant() == 0:
             message = "range() arg 3 must not be zero"
             compat.raise_observed_exception(ValueError, call.tx, args=[message])

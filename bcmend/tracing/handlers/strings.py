@@ -29,6 +29,7 @@ from bcmend.dynamo.values import (
     function_of,
     is_symbolic_int,
     is_unbacked,
+    with_known_number,
 )
 from bcmend.tracing.indexing import item_reads
 from bcmend.tracing.numbers import scalars
@@ -104,13 +105,9 @@ def _call_method(
             return _joined(texts, variable.value)
         args = [compat.TupleVariable(texts)]  # an iterator has been used up by now
     elif type(variable.value) in (str, bytes):
-        args = [_known_number(each.realize()) for each in args]
-        kwargs = {key: _known_number(each.realize()) for key, each in kwargs.items()}
+        args = [with_known_number(each.realize()) for each in args]
+        kwargs = {key: with_known_number(each.realize()) for key, each in kwargs.items()}
     return inner(variable, tx, name, args, kwargs)
-
-
-def _known_number(value: Value) -> Value:
-    return _known(value) if isinstance(value, compat.SymNodeVariable) else value
 
 
 _FOUND: Final = (("groupdict", re.Match), ("finditer", re.Pattern))
@@ -254,9 +251,7 @@ def _known(value: Any) -> Value:
         return _known_text(value)
     if _has_text(value):
         return compat.TupleVariable([_known(each.realize()) for each in value.items])
-    known: Value = value
-    if isinstance(value, compat.SymNodeVariable):
-        known = compat.ConstantVariable.create(value.evaluate_expr())
+    known: Value = with_known_number(value)
     return known
 
 

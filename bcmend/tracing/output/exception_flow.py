@@ -236,9 +236,8 @@ def _require_known_operands(
     To Dynamo ``len(range(n))`` and ``"%d" % n`` are errors of the program where ``n`` is a symbolic
     number.
     """
-    if exceptions.class_of(error) not in _OF_UNKNOWN_OPERATIONS:
-        return
-    if not any(exceptions.handler_of(each.current_instruction) for each in frames.outwards(tx)):
+    is_of_these = exceptions.class_of(error) in _OF_UNKNOWN_OPERATIONS
+    if not is_of_these or not exceptions.is_in_a_block(tx):
         return
     given = [[*each.f_locals.values()] for each in _raised_for(signal)[-_WITH_OPERANDS:]]
     found: list[Value] = []

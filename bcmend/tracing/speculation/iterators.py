@@ -143,9 +143,7 @@ def note_backwards(tx: compat.Tracer, iterator: Value, items: dict[Any, Any]) ->
     _BACKWARDS.of(tx.output)[id(iterator)] = iterator, items, len(items)
 
 
-@hooks.around(
-    compat.ListIteratorVariable, methods.ITERNEXT, "dictionaries that are gone over backwards"
-)
+@hooks.around(compat.ListIteratorVariable, methods.ITERNEXT, BACKWARDS)
 def _next(inner: Any, iterator: Any, tx: compat.Tracer) -> Any:
     _, items, count = _BACKWARDS.of(tx.output).get(id(iterator), (iterator, (), 0))
     if len(items) != count:
