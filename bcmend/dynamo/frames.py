@@ -26,6 +26,7 @@ from bcmend.bytecode.instructions import Location, UnknownOpcode
 from bcmend.bytecode.line_table import checked, encode
 from bcmend.bytecode.opcodes import OPERAND_RETURNS
 from bcmend.dynamo import compat, snapshots
+from bcmend.dynamo.models import exceptions
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import entries
 from bcmend.names import BUFFER, PREFIX
@@ -320,6 +321,11 @@ def named(tx: compat.Tracer) -> Iterator[Any]:
     for frame in being_traced(tx):
         names = frame.symbolic_locals.items()
         yield from (value for name, value in names if not name.startswith(PREFIX))
+
+
+def is_in_a_block(tx: compat.Tracer) -> bool:
+    """Return whether a ``try`` or ``with`` is around what is traced, here or in a caller."""
+    return any(exceptions.handler_of(each.current_instruction) for each in outwards(tx))
 
 
 def drains_for_the_caller(tx: compat.Tracer) -> bool:

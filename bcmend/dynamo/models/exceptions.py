@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, Final
 
-from bcmend.dynamo import compat, frames
+from bcmend.dynamo import compat
 from bcmend.dynamo.models import methods
 
 #: Files and functions of Dynamo that have Python evaluate operators and functions on constants.
@@ -161,11 +161,6 @@ def held_by_generator(frame: Any) -> list[compat.VariableTracker]:
     """Return the list of exceptions that a generator has of its own; in torch 2.13 it has none."""
     own = getattr(frame, "gi_exc_state", None)
     return [] if own is None else own.items
-
-
-def is_in_a_block(tx: compat.Tracer) -> bool:
-    """Return whether a ``try`` or ``with`` is around what is traced, here or in a caller."""
-    return any(handler_of(each.current_instruction) for each in frames.outwards(tx))
 
 
 def handler_of(instruction: Any) -> Any:

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.dynamo import compat, hooks
-from bcmend.dynamo.models import exceptions, methods
+from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import (
     Value,
     is_unbacked,
@@ -90,7 +90,7 @@ def _call(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) ->
 
 def _guarded(tx: compat.Tracer, is_safe: Callable[..., Any] | None, args: Any) -> Any:
     """Return arguments with which nothing fails, under a guard, or which are known."""
-    if is_safe is None or not exceptions.is_in_a_block(tx) or not capture_mode.may_be_mended(tx):
+    if is_safe is None or not frames.is_in_a_block(tx) or not capture_mode.may_be_mended(tx):
         return args
     numbers = [each.realize() for each in args]
     if not _are_guardable(numbers) or is_safe(*map(number_in, numbers)):

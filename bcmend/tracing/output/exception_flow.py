@@ -237,7 +237,7 @@ def _require_known_operands(
     number.
     """
     is_of_these = exceptions.class_of(error) in _OF_UNKNOWN_OPERATIONS
-    if not is_of_these or not exceptions.is_in_a_block(tx):
+    if not is_of_these or not frames.is_in_a_block(tx):
         return
     given = [[*each.f_locals.values()] for each in _raised_for(signal)[-_WITH_OPERANDS:]]
     found: list[Value] = []
