@@ -15,7 +15,7 @@ from operator import attrgetter
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from bcmend.bytecode.decode import canonical_name
+from bcmend.bytecode.decode import PREFIXES, operation, unfused
 from bcmend.bytecode.names_used import code_objects
 from bcmend.bytecode.opcodes import (
     ATTRIBUTE_DELETES,
@@ -30,6 +30,7 @@ from bcmend.bytecode.opcodes import (
     LOOPS,
     NAME_CHANGES,
     NAME_LOADS,
+    ROWS,
     SENDS,
     SUPER_LOADS,
     YIELDS,
@@ -93,18 +94,18 @@ class _Search:
         if function.__closure__ or getattr(function, "__wrapped__", None) is not None:
             return False
         codes = list(code_objects(code))
-        instructions = (each for code in codes for each in dis.get_instructions(code))
+        instructions = (each for code in codes for each in unfused(code))
         return all(map(_ends, codes)) and all(
             self._is_harmless(each, function.__globals__) for each in instructions
         )
 
     def _is_harmless(self, instruction: dis.Instruction, names: Mapping[str, Any]) -> bool:
-        operation = instruction.opname
-        if operation in NAME_LOADS:
+        name = operation(instruction)
+        if name in NAME_LOADS:
             return self._is_known(instruction.argval, names)
-        if operation in ATTRIBUTE_LOADS:
+        if name in ATTRIBUTE_LOADS:
             return instruction.argval in _ATTRIBUTES
-        return operation not in _REFUSED
+        return instruction.opcode in PREFIXES or (name in ROWS and name not in _REFUSED)
 
     def _is_known(self, name: str, names: Mapping[str, Any]) -> bool:
         """Return whether a global is in the tables, or is another such function."""
@@ -123,9 +124,9 @@ class _Search:
 def _ends(code: CodeType) -> bool:
     """Return whether all loops iterate over something, as far as the bytecode shows."""
     instructions = list(dis.get_instructions(code))
-    iterating = {each.offset for each in instructions if each.opname in LOOPS}
+    iterating = {each.offset for each in instructions if operation(each) in LOOPS}
     return all(
         each.argval in iterating
         for each in instructions
-        if canonical_name(each.opname) in JUMPS and each.argval <= each.offset
+        if operation(each) in JUMPS and each.argval <= each.offset
     )

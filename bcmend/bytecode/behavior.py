@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 from typing import Final
 
 #: The first two numbers of the version, and whether they are among those that this package is for.
 PYTHON: Final = "{}.{}".format(*sys.version_info)
-IS_KNOWN: Final = (3, 11) <= sys.version_info[:2] <= (3, 13)
+IS_KNOWN: Final = (3, 11) <= sys.version_info[:2] <= (3, 14)
+#: A build without the lock of the interpreter, where other threads run between two instructions.
+IS_FREE_THREADED: Final = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 _PYTHON_312: Final = sys.version_info >= (3, 12)
 _PYTHON_313: Final = sys.version_info >= (3, 13)
+_PYTHON_314: Final = sys.version_info >= (3, 14)
 
 # --- calls ---------------------------------------------------------------------------------------
 
@@ -23,6 +27,10 @@ NULL_BEFORE_CALLABLE: Final = not _PYTHON_313
 
 #: 3.11 loads a method with LOAD_METHOD; later versions set a bit in the argument of LOAD_ATTR.
 HAS_LOAD_METHOD: Final = not _PYTHON_312
+
+#: Up to 3.13 a bit in the argument of CALL_FUNCTION_EX says whether there are keyword arguments;
+#: from 3.14 on their place is always there, and a NULL fills it.
+STARRED_CALL_HAS_FLAG: Final = not _PYTHON_314
 
 #: Up to 3.12 MAKE_FUNCTION takes closure and defaults itself, as flags in its argument; from 3.13
 #: on it has no argument, and SET_FUNCTION_ATTRIBUTE adds each of them afterwards.
@@ -52,11 +60,49 @@ SEND_POPS_RECEIVER: Final = not _PYTHON_312
 #: 3.13 whether it is part of an ``await`` or ``yield from``.
 YIELD_HAS_ARGUMENT: Final = _PYTHON_312
 
+#: From 3.14 on NOT_TAKEN, for those who watch the branches of a program, follows each conditional
+#: jump. It does nothing else, so that decoding leaves it out and assembling writes it.
+JUMPS_ARE_MARKED: Final = _PYTHON_314
+
+#: From 3.14 on ``any``, ``all`` and ``tuple`` over a generator are written as a loop beside the
+#: call, with a test of whether the name still stands for the builtin.
+SOME_BUILTINS_ARE_INLINED: Final = _PYTHON_314
+
+#: From 3.14 on the test of a ``while`` is at the start of the loop alone; before, it is written a
+#: second time at the end.
+LOOPS_TEST_ONCE: Final = _PYTHON_314
+
+# --- blocks of ``with`` ---------------------------------------------------------------------------
+
+#: From 3.14 on a ``with`` looks up ``__exit__`` and ``__enter__`` by LOAD_SPECIAL and calls the
+#: latter; the method and the object that it is called for stay as two operands. Up to 3.13
+#: BEFORE_WITH does all of it and leaves a bound method.
+WITH_KEEPS: Final = 2 if _PYTHON_314 else 1
+
+# --- values --------------------------------------------------------------------------------------
+
+#: From 3.14 on LOAD_SMALL_INT pushes integers up to 255 that are in no table.
+HAS_SMALL_INTS: Final = _PYTHON_314
+
+#: From 3.14 on a flag says whether the first constant is a docstring; before, any text that comes
+#: first is one.
+DOCSTRING_FLAG: Final = 0x4000000 if _PYTHON_314 else 0
+
+#: From 3.14 on subscripts are read by BINARY_OP.
+SUBSCRIPT_IS_OPERATOR: Final = _PYTHON_314
+
 # --- variables -----------------------------------------------------------------------------------
 
 #: From 3.12 on LOAD_FAST of an unbound local is undefined behaviour; where the compiler is not sure
 #: it emits LOAD_FAST_CHECK. In 3.11 every LOAD_FAST checks.
 LOAD_FAST_MUST_BE_BOUND: Final = _PYTHON_312
+
+# From 3.14 on LOAD_FAST_BORROW pushes a local without counting the reference. The compiler does it
+# where it has seen that the operand is consumed before the local is bound anew or deleted, and that
+# it does not leave its basic block (Python/flowgraph.c, ``optimize_load_fast``, and
+# InternalDocs/interpreter.md, "Reference counting"). Code that is moved, or into which a store is
+# inserted, need not keep to that, so that decoding makes LOAD_FAST of it, which is right anywhere:
+# all that a program sees of it is one more in ``sys.getrefcount``.
 
 #: Up to 3.12 LOAD_CLOSURE loads a cell itself; 3.13 uses LOAD_FAST on the cell's slot.
 HAS_CLOSURE_OPCODE: Final = not _PYTHON_313

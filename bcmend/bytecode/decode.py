@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
 from bytecode import BinaryOp, Bytecode, Compare, ConcreteInstr, Instr
-from bytecode.instr import FormatValue, Intrinsic1Op, Intrinsic2Op
+from bytecode.instr import CommonConstant, FormatValue, Intrinsic1Op, Intrinsic2Op
 
 from bcmend.bytecode import behavior
 from bcmend.bytecode.instructions import (
@@ -30,7 +31,7 @@ from bcmend.bytecode.instructions import (
     decoded_index,
     retargeted,
 )
-from bcmend.bytecode.opcodes import KEYWORD_NAMES, ROWS
+from bcmend.bytecode.opcodes import KEYWORD_NAMES, ROWS, row
 
 
 class Opcode(NamedTuple):
@@ -39,16 +40,47 @@ class Opcode(NamedTuple):
     name: str  # canonical
     argument: str  # Row.argument, or "pair" for a fused instruction
     words: int  # code units, inline caches included
-    backward: bool
-    parts: tuple[str, ...]  # what a fused instruction is made of
+    backward: bool = False
+    parts: tuple[str, ...] = ()  # what a fused instruction is made of
+    tests: bool = False  # whether it is a conditional jump, behind which there may be a mark
 
 
 _CANONICAL_NAMES: Final = {
     "JUMP_FORWARD": "JUMP",
     "JUMP_BACKWARD": "JUMP",
     "JUMP_BACKWARD_NO_INTERRUPT": "JUMP_NO_INTERRUPT",
+    "LOAD_FAST_BORROW": "LOAD_FAST",
+    "LOAD_SMALL_INT": "LOAD_CONST",
 }
+#: Opcodes that stand for others with some of their arguments.
+BY_ARGUMENT: Final = {
+    ("BINARY_OP", 26): "BINARY_SUBSCR",
+    ("LOAD_COMMON_CONSTANT", 0): "LOAD_ASSERTION_ERROR",
+    # The last of several by which a block is entered.
+    ("LOAD_SPECIAL", 0): "BEFORE_WITH",
+    ("LOAD_SPECIAL", 2): "BEFORE_ASYNC_WITH",
+}
+#: What a block of ``with`` is entered by where there is no opcode for it, with the arguments.
+ENTERING: Final = {
+    name: (
+        ("COPY", 1),
+        ("LOAD_SPECIAL", leaves),
+        ("SWAP", 2),
+        ("SWAP", 3),
+        ("LOAD_SPECIAL", leaves - 1),
+        ("CALL", 0),
+    )
+    for name, leaves in (("BEFORE_WITH", 1), ("BEFORE_ASYNC_WITH", 3))
+}
+#: Whatever the argument of these is, they may stand for others.
+_DECIDED_BY_ARGUMENT: Final = frozenset(["BINARY_OP", "LOAD_COMMON_CONSTANT", "LOAD_SPECIAL"])
+#: How an argument is read that is not as the row of the canonical opcode has it.
+_ARGUMENTS: Final = {"LOAD_SMALL_INT": "int"}
+_COPY: Final = dis.opmap["COPY"]
+_LOOKUP: Final = dis.opmap.get("LOAD_SPECIAL", -1)
+_MARK: Final = dis.opmap.get("NOT_TAKEN", -1)
 _FUSED: Final = {
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": ("LOAD_FAST", "LOAD_FAST"),
     "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
@@ -71,12 +103,19 @@ def cache_words(raw_name: str) -> int:
     return instruction.use_cache_opcodes()
 
 
-def canonical_name(raw_name: str) -> str:
+def canonical_name(raw_name: str, raw_argument: int | None = None) -> str:
     """Return the canonical name of what ``dis`` calls ``raw_name``; of a fused one its own."""
     if raw_name == _BEFORE_CALL:
         return "CALL"
     name = _CANONICAL_NAMES.get(raw_name, raw_name)
+    if raw_argument is not None and name in _DECIDED_BY_ARGUMENT:
+        name = BY_ARGUMENT.get((name, raw_argument), name)
     return name.replace("_FORWARD_IF_", "_IF_").replace("_BACKWARD_IF_", "_IF_")
+
+
+def operation(instruction: Any) -> str:
+    """Return the canonical name of an instruction as ``dis`` or Dynamo has it."""
+    return canonical_name(instruction.opname, instruction.arg)
 
 
 def _read_opcodes() -> dict[int, Opcode]:
@@ -85,18 +124,45 @@ def _read_opcodes() -> dict[int, Opcode]:
         name = canonical_name(raw_name)
         parts = _FUSED.get(raw_name, ())
         if opcode < 256 and raw_name != _BEFORE_CALL and (name in ROWS or parts):
-            argument = "pair" if parts else ROWS[name].argument
+            argument = "pair" if parts else _ARGUMENTS.get(raw_name) or ROWS[name].argument
             words = 1 + cache_words(raw_name)
-            known[opcode] = Opcode(name, argument, words, "BACKWARD" in raw_name, parts)
+            tests = name.startswith("POP_JUMP_IF_")
+            known[opcode] = Opcode(name, argument, words, "BACKWARD" in raw_name, parts, tests)
     return known
 
 
 _OPCODES: Final = _read_opcodes()
+#: Opcodes that stand for others with some of their arguments, and what is entered by several.
+_OF_ARGUMENT: Final = {
+    (dis.opmap[raw_name], argument): _OPCODES[dis.opmap[raw_name]]._replace(
+        name=name, argument=row(name).argument
+    )
+    for (raw_name, argument), name in BY_ARGUMENT.items()
+    if dis.opmap.get(raw_name) in _OPCODES and name not in dis.opmap
+}
+_WITH_ARGUMENT: Final = frozenset(opcode for opcode, _ in _OF_ARGUMENT)
+
+
+def _read_entering() -> dict[bytes, Opcode]:
+    """Return the opcodes by which a block of ``with`` is entered, by the bytes they stand for."""
+    found = {}
+    for name, parts in ENTERING.items() if _LOOKUP >= 0 else ():
+        units = [
+            bytes([dis.opmap[part], argument]) + bytes(2 * cache_words(part))
+            for part, argument in parts
+        ]
+        raw = b"".join(units)
+        found[raw] = Opcode(name, row(name).argument, len(raw) // 2)
+    return found
+
+
+_ENTERED: Final = _read_entering()
+_ENTERING_LENGTH: Final = max(map(len, _ENTERED), default=0)
 _PRECALL_WORDS: Final = 1 + cache_words(_BEFORE_CALL) if behavior.CALL_HAS_PRECALL else 0
 
 
 def numbers_of(names: frozenset[str]) -> frozenset[int]:
-    """Return the numbers that this Python has for opcodes, and for what is fused with others.
+    """Return the numbers that this Python may have for opcodes, and for what is fused with others.
 
     Nobody asks on a Python that is not known; on others it has at least one of them.
     """
@@ -105,6 +171,8 @@ def numbers_of(names: frozenset[str]) -> frozenset[int]:
         for number, each in _OPCODES.items()
         if each.name in names or not names.isdisjoint(each.parts)
     )
+    found |= {number for (number, _), each in _OF_ARGUMENT.items() if each.name in names}
+    found |= {_LOOKUP for each in _ENTERED.values() if each.name in names}
     assert found or not behavior.IS_KNOWN, f"this Python has no opcode {' or '.join(sorted(names))}"
     return found
 
@@ -124,6 +192,7 @@ ENUMERATIONS: Final[dict[str, dict[int, Any]]] = {
     "intrinsic_1": {member.value: member for member in Intrinsic1Op},
     "intrinsic_2": {member.value: member for member in Intrinsic2Op},
     "convert": {member.value: member for member in FormatValue},
+    "common": {member.value: member for member in CommonConstant},
 }
 
 
@@ -150,6 +219,7 @@ def decode_shape(code: CodeType) -> Shape:
     """Return everything of ``code`` that is not its instructions."""
     arguments = argument_count(code.co_argcount, code.co_kwonlyargcount, code.co_flags)
     first = code.co_consts[0] if code.co_consts else None
+    has_docstring = code.co_flags & behavior.DOCSTRING_FLAG == behavior.DOCSTRING_FLAG
     return Shape(
         name=code.co_name,
         qualname=code.co_qualname,
@@ -163,7 +233,7 @@ def decode_shape(code: CodeType) -> Shape:
         varnames=code.co_varnames,
         cellvars=code.co_cellvars,
         freevars=code.co_freevars,
-        docstring=first if isinstance(first, str) else None,
+        docstring=first if has_docstring and isinstance(first, str) else None,
     )
 
 
@@ -233,14 +303,21 @@ def _decode_instructions(code: CodeType) -> tuple[list[Instruction], list[int]]:
 def raw_steps(code: CodeType) -> Iterator[tuple[int, Opcode, int]]:
     """Yield the code unit of each opcode, how to read it, and its argument in full width."""
     raw_code = code.co_code
-    unit, units, extended = 0, len(raw_code) // 2, 0
+    unit, units, extended, tested = 0, len(raw_code) // 2, 0, False
     while unit < units:
         opcode, raw = raw_code[2 * unit], raw_code[2 * unit + 1] | extended
         known = _OPCODES.get(opcode)
-        if known is not None:
+        if opcode == _MARK and tested:
+            unit += 1
+        elif known is not None:
+            if opcode in _WITH_ARGUMENT:
+                known = _OF_ARGUMENT.get((opcode, raw), known)
+            elif opcode == _COPY and _LOOKUP >= 0:
+                known = _ENTERED.get(raw_code[2 * unit : 2 * unit + _ENTERING_LENGTH], known)
             yield unit, known, raw
             unit += known.words
-            extended = 0
+            extended, tested = 0, known.tests
+            continue
         elif opcode == _EXTENDED_ARG:
             extended = raw << 8
             unit += 1
@@ -249,15 +326,16 @@ def raw_steps(code: CodeType) -> Iterator[tuple[int, Opcode, int]]:
             extended = 0
         else:
             raise UnknownOpcode(f"no facts are known about the opcode {dis.opname[opcode]}")
+        tested = False
 
 
 def unfused(code: CodeType) -> Iterator[dis.Instruction]:
-    """Yield what ``dis`` gives, with canonical names of jumps, and each of two that are fused."""
+    """Yield what ``dis`` gives, with canonical names, and each of two that are fused."""
     for each in dis.get_instructions(code):
         names = _FUSED.get(each.opname)
         if names is None:
-            is_jump = each.opcode in dis.hasjrel
-            yield each._replace(opname=canonical_name(each.opname)) if is_jump else each
+            is_half = each.opname == _BEFORE_CALL
+            yield each if is_half else each._replace(opname=operation(each))
         else:
             for name, variable in zip(names, each.argval, strict=True):
                 yield each._replace(opname=name, argval=variable)
@@ -287,10 +365,22 @@ def _target(index_at: list[int], unit: int | Label) -> int:
 
 
 def _decode_tries(code: CodeType, index_at: list[int]) -> Iterator[TryRange]:
-    """Yield the ranges of the exception table (CPython's exception_handling_notes.txt)."""
+    """Yield the ranges of the exception table (CPython's exception_handling_notes.txt).
+
+    A mark behind a jump, which is left out, may have divided one.
+    """
+    before: TryRange | None = None
     for start, length, handler, depth_and_lasti in table_rows(code.co_exceptiontable):
         first, end, place = (index_at[unit] for unit in (start, start + length, handler))
-        yield TryRange(first, end, place, depth_and_lasti >> 1, bool(depth_and_lasti & 1))
+        entry = TryRange(first, end, place, depth_and_lasti >> 1, bool(depth_and_lasti & 1))
+        if before is not None and replace(before, start=before.end, end=end) == entry:
+            before = replace(before, end=end)
+            continue
+        if before is not None:
+            yield before
+        before = entry
+    if before is not None:
+        yield before
 
 
 def table_rows(table: bytes) -> Iterator[tuple[int, int, int, int]]:

@@ -17,6 +17,7 @@ def check_depths(
         raise AssembleError("there are no instructions")
     handling = range_of_each(tries, len(instructions))
     depths: list[int | None] = [None] * len(instructions)
+    most = 1
     pending = [(0, 0)]
     while pending:
         index, depth = pending.pop()
@@ -36,8 +37,9 @@ def check_depths(
                 _require(index, instruction, depth, needed)
             if instruction.target is not None or handling[index] is not None:
                 pending.extend(_sideways(index, depth, instruction, placed, handling))
+            most = max(most, depth, depth - pops + pushes + facts.room if facts.room else 0)
             index, depth, falls = index + 1, depth - pops + pushes, facts.falls_through
-    return max([1, *filter(None, depths)])
+    return most
 
 
 def _require_same(index: int, instruction: Instruction, depth: int, known: int) -> None:

@@ -1,7 +1,9 @@
 """Code in canonical form: what decoding produces and assembling reads.
 
-Canonical means: no CACHE, EXTENDED_ARG or PRECALL, no direction in the names of jumps, fused
-instructions taken apart, a load of a cell itself always LOAD_CLOSURE.
+Canonical means: no CACHE, EXTENDED_ARG or PRECALL, no mark behind a conditional jump, no direction
+in the names of jumps, fused instructions taken apart, one name for what does the same: a load of a
+cell itself is always LOAD_CLOSURE, a subscript BINARY_SUBSCR, a constant LOAD_CONST, and what
+enters the block of a ``with`` one instruction.
 """
 
 from __future__ import annotations
@@ -109,7 +111,7 @@ class Shape:
 
     def of_part(self, arguments: tuple[str, ...], freevars: tuple[str, ...]) -> Shape:
         """Return the shape of a plain function that is made of a part of this one's code."""
-        flags = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
+        flags = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS  # nor that there is a docstring
         return replace(
             self._of_positional(arguments, arguments),
             flags=flags | (inspect.CO_NESTED if freevars else 0),

@@ -14,7 +14,7 @@ from types import CodeType
 from typing import Final
 
 from bcmend.bytecode import behavior, line_table
-from bcmend.bytecode.decode import cache_words
+from bcmend.bytecode.decode import BY_ARGUMENT, ENTERING, cache_words
 from bcmend.bytecode.exception_ranges import placed_index
 from bcmend.bytecode.instructions import (
     AssembleError,
@@ -57,10 +57,18 @@ def _width(argument: int) -> int:
 
 _CACHES: Final = tuple(bytes(2 * count) for count in range(32))
 _EXTENDED_ARG: Final = dis.opmap["EXTENDED_ARG"]
-#: Canonical instructions that stand for others.
-_RAW_NAMES: Final = {
-    **({"CALL": ("PRECALL", "CALL")} if behavior.CALL_HAS_PRECALL else {}),
-    **({} if behavior.HAS_CLOSURE_OPCODE else {"LOAD_CLOSURE": ("LOAD_FAST",)}),
+#: Canonical instructions that stand for others, each with an argument if it has one of its own.
+_RAW: Final[dict[str, tuple[tuple[str, int | None], ...]]] = {
+    **({"CALL": (("PRECALL", None), ("CALL", None))} if behavior.CALL_HAS_PRECALL else {}),
+    **({} if behavior.HAS_CLOSURE_OPCODE else {"LOAD_CLOSURE": (("LOAD_FAST", None),)}),
+    **(
+        {
+            canonical: ((name, argument),)
+            for (name, argument), canonical in BY_ARGUMENT.items()
+            if name in dis.opmap and canonical not in dis.opmap
+        }
+    ),
+    **(ENTERING if "LOAD_SPECIAL" in dis.opmap else {}),
 }
 #: What ``dis`` and Dynamo call the jump forward that pops a false condition.
 RAW_JUMP_IF_FALSE: Final = (
@@ -91,15 +99,25 @@ def lower(
                 opcode, words = _form(name)
                 units.append(Unit(opcode, 0, goal, index, location, words, 1))
             continue
-        raw = tables.raw(instruction)
-        width = 1 if raw < 256 else _width(raw)
-        for name in _RAW_NAMES.get(op) or (op,):
+        if op == "LOAD_CONST" and behavior.HAS_SMALL_INTS and _is_small(instruction.arg):
+            forms: Sequence[tuple[str, int | None]] = (("LOAD_SMALL_INT", instruction.arg),)
+        else:
+            raw = tables.raw(instruction)
+            forms = _RAW.get(op) or ((op, raw),)
+        for name, fixed in forms:
+            argument = raw if fixed is None else fixed
             opcode, words = _form(name)
-            units.append(Unit(opcode, raw, None, index, location, words, width))
+            width = 1 if argument < 256 else _width(argument)
+            units.append(Unit(opcode, argument, None, index, location, words, width))
     return units
 
 
-def _jump_forms(op: str, index: int, target: int) -> Iterator[tuple[str, int]]:
+def _is_small(value: object) -> bool:
+    """Return whether a constant is an integer that an opcode holds."""
+    return type(value) is int and 0 <= value < 256
+
+
+def _jump_forms(op: str, index: int, target: int) -> Iterator[tuple[str, int | None]]:
     """Yield the raw jumps that make up a canonical one, each with its target."""
     backward = target <= index
     if op == "JUMP":
@@ -110,8 +128,12 @@ def _jump_forms(op: str, index: int, target: int) -> Iterator[tuple[str, int]]:
         yield op.replace("_IF_", "_BACKWARD_IF_" if backward else "_FORWARD_IF_"), target
     elif not backward:
         yield op, target
+        if op in _INVERSE and behavior.JUMPS_ARE_MARKED:
+            yield "NOT_TAKEN", None
     elif op in _INVERSE:
         yield _INVERSE[op], index + 1
+        if behavior.JUMPS_ARE_MARKED:
+            yield "NOT_TAKEN", None
         yield "JUMP_BACKWARD", target
     else:
         raise AssembleError(f"{op} cannot jump backward")

@@ -52,6 +52,7 @@ class OpKind(Flag):
     MERGE = auto()  # the keywords of a call
     UNPACK = auto()
     FORMAT = auto()
+    TEMPLATE = auto()  # a part of a template string, or all of it
     CALL = auto()
     KEYWORDS = auto()  # a call with keyword arguments, whose names are pushed before it
     STARRED = auto()  # a call with arguments in a tuple and a dictionary
@@ -99,6 +100,8 @@ class Row:
     suspends: bool = False  # the frame, to be resumed later or never
     #: How many of the topmost operands it looks at, those included that it takes; 0: it takes all.
     looks_at: Count = 0
+    #: Operands that it makes room for while it runs, above those that it leaves.
+    room: int = 0
     kind: OpKind = _NO_KIND
 
     # Computed from the fields above, and stored since it is read for every instruction.
@@ -166,12 +169,16 @@ _FOR_ITER_JUMP: Final = (1, 0) if behavior.FOR_ITER_POPS_ITERATOR else (0, 1)
 _SEND_POPS: Final = 2 if behavior.SEND_POPS_RECEIVER else 1
 _END_FOR_POPS: Final = 2 if behavior.END_FOR_POPS_ITERATOR else 1
 _YIELD_ARGUMENT: Final = "int" if behavior.YIELD_HAS_ARGUMENT else "none"
+#: How many operands the block of a ``with`` begins with, and how many more there are before that.
+_ENTERED: Final = 1 + behavior.WITH_KEEPS
+_ENTERING: Final = behavior.WITH_KEEPS - 1
 _UNBOUND_RAISES: Final = not behavior.LOAD_FAST_MUST_BE_BOUND
 _TRUTH_RAISES: Final = not behavior.HAS_TO_BOOL
 
 _ROWS: Final = (
     # Moving operands, or pushing new ones
     Row("NOP", may_raise=False, kind=OpKind.FILLER),
+    Row("NOT_TAKEN", may_raise=False, kind=OpKind.FILLER),
     Row("RESUME", "int", may_raise=False, kind=OpKind.START),
     Row("POP_TOP", pops=1, may_raise=False, kind=OpKind.DISCARD),
     Row("PUSH_NULL", pushes=1, may_raise=False, kind=OpKind.NULL),
@@ -179,6 +186,7 @@ _ROWS: Final = (
     Row("SWAP", "int", moves="swap", may_raise=False, looks_at=_same),
     Row("LOAD_CONST", "const", 0, 1, may_raise=False, kind=OpKind.LOAD | OpKind.CONSTANT),
     Row("LOAD_ASSERTION_ERROR", pushes=1, may_raise=False, kind=OpKind.LOAD | OpKind.ASSERTION),
+    Row("LOAD_COMMON_CONSTANT", "common", 0, 1, may_raise=False, kind=OpKind.LOAD),
     Row("LOAD_BUILD_CLASS", pushes=1, kind=OpKind.LOAD | OpKind.CLASS),
     Row("LOAD_LOCALS", pushes=1, kind=OpKind.LOAD),
     Row("SETUP_ANNOTATIONS"),
@@ -246,6 +254,8 @@ _ROWS: Final = (
     Row("FORMAT_SIMPLE", pops=1, pushes=1, kind=OpKind.FORMAT),
     Row("FORMAT_WITH_SPEC", pops=2, pushes=1, kind=OpKind.FORMAT),
     Row("CONVERT_VALUE", "convert", 1, 1),
+    Row("BUILD_INTERPOLATION", "int", lambda flags: 2 + (flags & 1), 1, kind=OpKind.TEMPLATE),
+    Row("BUILD_TEMPLATE", pops=2, pushes=1, kind=OpKind.TEMPLATE),
     Row("GET_LEN", pushes=1, looks_at=1),
     Row("MATCH_MAPPING", pushes=1, may_raise=False, looks_at=1),
     Row("MATCH_SEQUENCE", pushes=1, may_raise=False, looks_at=1),
@@ -254,7 +264,11 @@ _ROWS: Final = (
     # Calls, functions and imports
     Row("CALL", "int", _more_by(2), 1, kind=OpKind.CALL),
     Row("CALL_KW", "int", _more_by(3), 1, kind=OpKind.CALL | OpKind.KEYWORDS),
-    Row("CALL_FUNCTION_EX", "int", lambda n: 3 + (n & 1), 1, kind=OpKind.CALL | OpKind.STARRED),
+    (
+        Row("CALL_FUNCTION_EX", "int", lambda n: 3 + (n & 1), 1, kind=OpKind.CALL | OpKind.STARRED)
+        if behavior.STARRED_CALL_HAS_FLAG
+        else Row("CALL_FUNCTION_EX", pops=4, pushes=1, kind=OpKind.CALL | OpKind.STARRED)
+    ),
     Row("CALL_INTRINSIC_1", "intrinsic_1", 1, 1),
     Row("CALL_INTRINSIC_2", "intrinsic_2", 2, 1),
     (
@@ -285,6 +299,7 @@ _ROWS: Final = (
     Row("JUMP_IF_FALSE_OR_POP", "jump", 1, 0, "if_false"),
     Row("FOR_ITER", "jump", 0, 1, "for_iter", *_FOR_ITER_JUMP, looks_at=1),
     Row("END_FOR", pops=_END_FOR_POPS, may_raise=False, kind=OpKind.LOOP_END),
+    Row("POP_ITER", pops=1, may_raise=False, kind=OpKind.DISCARD),
     Row("SEND", "jump", 1, 1, "send", _SEND_POPS, 1, looks_at=2),
     Row("END_SEND", pops=2, pushes=1, may_raise=False),
     Row("RETURN_VALUE", pops=1, ends="return", may_raise=False),
@@ -297,15 +312,16 @@ _ROWS: Final = (
     Row("GET_AWAITABLE", "int", 1, 1),
     Row("GET_AITER", pops=1, pushes=1, kind=OpKind.ITERATOR | OpKind.ASYNC),
     Row("GET_ANEXT", pushes=1, looks_at=1),
-    Row("END_ASYNC_FOR", pops=2),
+    # Where the loop begins, in 3.14, is only for those who watch the branches of a program.
+    Row("END_ASYNC_FOR", "int" if behavior.JUMPS_ARE_MARKED else "none", 2),
     # The caller gets the generator here; whoever resumes it pushes a value first.
     Row("RETURN_GENERATOR", pushes=1, may_raise=False, kind=OpKind.GENERATOR),
     Row("YIELD_VALUE", _YIELD_ARGUMENT, 1, 1, suspends=True),
     Row("ASYNC_GEN_WRAP", pops=1, pushes=1),
     Row("CLEANUP_THROW", pops=3, pushes=2),
-    Row("BEFORE_WITH", pops=1, pushes=2, kind=OpKind.WITH),
-    Row("BEFORE_ASYNC_WITH", pops=1, pushes=2, kind=OpKind.ASYNC | OpKind.WITH),
-    Row("WITH_EXCEPT_START", pushes=1, looks_at=4, kind=OpKind.EXIT),
+    Row("BEFORE_WITH", "none", 1, _ENTERED, room=_ENTERING, kind=OpKind.WITH),
+    Row("BEFORE_ASYNC_WITH", "none", 1, _ENTERED, room=_ENTERING, kind=OpKind.ASYNC | OpKind.WITH),
+    Row("WITH_EXCEPT_START", pushes=1, looks_at=3 + behavior.WITH_KEEPS, kind=OpKind.EXIT),
     Row("PUSH_EXC_INFO", pops=1, pushes=2, may_raise=False, kind=OpKind.HANDLER),
     Row("POP_EXCEPT", pops=1, may_raise=False, kind=OpKind.HANDLER_END),
     Row("CHECK_EXC_MATCH", pops=1, pushes=1, looks_at=2, kind=OpKind.EXCEPTION_TEST),
@@ -362,6 +378,7 @@ CELLS_THEMSELVES: Final = of_kind(OpKind.CELL_ITSELF)
 SAVED_LOCALS: Final = _where(lambda each: each.reads == "local" and each.deletes == "local")
 CLASSES: Final = of_kind(OpKind.CLASS)
 ASSERTIONS: Final = of_kind(OpKind.ASSERTION)
+COMMON_CONSTANTS: Final = _where(lambda each: each.argument == "common")
 STORES: Final = _where(lambda each: each.writes is not None or OpKind.STORE in each.kind)
 LOCAL_STORES: Final = _where(lambda each: each.writes == "local")
 LOCAL_DELETES: Final = _where(lambda each: each.deletes == "local") - SAVED_LOCALS
@@ -400,6 +417,7 @@ MERGES: Final = of_kind(OpKind.MERGE)
 UNPACKS: Final = of_kind(OpKind.UNPACK)
 CONVERSIONS: Final = _where(lambda each: each.argument == "convert")
 FORMATS: Final = of_kind(OpKind.FORMAT)
+TEMPLATES: Final = of_kind(OpKind.TEMPLATE)
 
 CALLS: Final = of_kind(OpKind.CALL)
 KEYWORD_CALLS: Final = of_kind(OpKind.KEYWORDS)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import STARRED_CALLS
 from bcmend.delivery.numbered import Numbered
 from bcmend.knowledge.own_code import FILES_BEGIN
@@ -173,5 +174,5 @@ def calls_in(code: CodeType) -> list[dis.Positions]:
     return [
         each.positions
         for each in dis.get_instructions(code)
-        if each.opname in STARRED_CALLS and each.positions and each.positions.lineno
+        if operation(each) in STARRED_CALLS and each.positions and each.positions.lineno
     ]

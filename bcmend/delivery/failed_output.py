@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final
 
-from bcmend.bytecode.decode import BEFORE_CALLS
+from bcmend.bytecode.decode import BEFORE_CALLS, operation
 from bcmend.bytecode.opcodes import CALLS
 from bcmend.knowledge.interruptions import is_interruption
 
@@ -76,9 +76,9 @@ def _last_call(code: CodeType) -> int:
     Where an error comes out of a call, the traceback may name what makes it ready, or what follows.
     """
     instructions = list(dis.get_instructions(code))
-    calls = (at for at, each in enumerate(instructions) if each.opname in CALLS)
+    calls = (at for at, each in enumerate(instructions) if operation(each) in CALLS)
     last = max(calls, default=0)
-    while last and instructions[last - 1].opname in BEFORE_CALLS:
+    while last and operation(instructions[last - 1]) in BEFORE_CALLS:
         last -= 1
     return instructions[last].offset
 

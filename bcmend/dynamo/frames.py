@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.bytecode.decode import decode
+from bcmend.bytecode.decode import decode, operation
 from bcmend.bytecode.instructions import Location, UnknownOpcode
 from bcmend.bytecode.line_table import checked, encode
 from bcmend.bytecode.opcodes import OPERAND_RETURNS
@@ -333,7 +333,7 @@ def drains_for_the_caller(tx: compat.Tracer) -> bool:
 
     In eager execution it has not run by then.
     """
-    returns = tx.output.root_tx.current_instruction.opname in OPERAND_RETURNS
+    returns = operation(tx.output.root_tx.current_instruction) in OPERAND_RETURNS
     return returns or bool(tx.output.current_tracer.is_reconstructing_generator)
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import Final
 
-from bcmend.bytecode.decode import canonical_name, decode
 from bcmend.bytecode.names_used import code_objects
 from bcmend.bytecode.opcodes import (
     CALLS,
@@ -35,6 +34,7 @@ from bcmend.patching.subject import SUSPENDING
 from bcmend.patching.table import TABLE, Patched, touches
 from bcmend.policy import Policy
 from bcmend.rewrite.mended import Mended
+from bcmend.rewrite.passes.common_form import in_common_form
 from bcmend.rewrite.sites.plan import BranchLowering, SiteRefusal
 from bcmend.tracing.search.assumptions import Claim, Finding, assume_again
 from bcmend.tracing.search.falsified import weaken
@@ -211,7 +211,7 @@ def _install_anew(function: FunctionType, policy: Policy, owners: set[int]) -> b
 
 def _jumps_at(code: CodeType, stop: Stop) -> set[int]:
     """Return the offsets of the jumps on truth, or on ``None``, where a frame has stopped."""
-    instructions = decode(code).instructions
+    instructions = in_common_form(code).instructions
     return {
         each.offset
         for each in instructions
@@ -232,7 +232,7 @@ def _compared_beside(code: CodeType, jumps: set[int]) -> set[int]:
     """
     compared = {
         jump.offset: jump.location.lineno
-        for test, jump in itertools.pairwise(decode(code).instructions)
+        for test, jump in itertools.pairwise(in_common_form(code).instructions)
         if test.op in COMPARISONS and row(jump.op).tests_truth and jump.location is not None
     }
     lines = {compared[each] for each in jumps if each in compared}
@@ -245,7 +245,7 @@ def _tests_of_identity(code: CodeType) -> set[int]:
     Where paths leave different objects, that is a question of tensors. It mostly comes last, as in
     ``return y.clone() if y is x else y``, and a trace is long where code is split.
     """
-    instructions = decode(code).instructions
+    instructions = in_common_form(code).instructions
     return {
         jump.offset
         for one, other, test, jump in zip(*(instructions[at:] for at in range(4)), strict=False)
@@ -264,7 +264,7 @@ def _dropped_calls(code: CodeType, stop: Stop) -> set[int]:
         return set()
     return {
         one.offset
-        for one, other in itertools.pairwise(decode(code).instructions)
+        for one, other in itertools.pairwise(in_common_form(code).instructions)
         if one.op in CALLS
         and other.op in DISCARDS | OPERAND_RETURNS
         and one.location == stop.position
@@ -273,8 +273,8 @@ def _dropped_calls(code: CodeType, stop: Stop) -> set[int]:
 
 def _reads_at(code: CodeType, stop: Stop) -> set[int]:
     """Return the offsets of the instructions that a frame may have stopped at."""
-    here = [each for each in decode(code).instructions if each.location == stop.position]
-    found = [each for each in here if each.op == canonical_name(stop.opname)]
+    here = [each for each in in_common_form(code).instructions if each.location == stop.position]
+    found = [each for each in here if each.op == stop.opname]
     # Dynamo takes a jump on None apart, into a comparison and a jump on its truth.
     found = found or [each for each in here if each.target is not None] or here[-1:]
     return {each.offset for each in found}

@@ -26,11 +26,11 @@ from types import CodeType
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.sketch import may_branch_on_tensor, may_loop_over_number
-from bcmend.bytecode.decode import decode
 from bcmend.rewrite.decisions import decided, is_branch_site, is_likely, refusal_of_all
 from bcmend.rewrite.mended import Context, Mended, Written, any_lowered, offsets_in
 from bcmend.rewrite.named_sites import named_plan
 from bcmend.rewrite.passes.chains import with_chains_joined
+from bcmend.rewrite.passes.common_form import in_common_form, inlines_builtins
 from bcmend.rewrite.passes.comprehensions import without_saved_variables
 from bcmend.rewrite.passes.iteration_tests import with_iteration_tests
 from bcmend.rewrite.passes.loop_exits import with_joined_exits
@@ -80,7 +80,7 @@ def _written(code: CodeType, writer: CodeWriter, gathered: _Gathered, has_sites:
 
 def _planned(code: CodeType, context: Context, gathered: _Gathered) -> CodeWriter:
     """Return a writer of ``code`` that has decided about its sites, and mended nested functions."""
-    facts = facts_of(decode(code))
+    facts = facts_of(in_common_form(code))
     refusal = refusal_of_all(code, facts)
     keeps_instructions = refusal is not None or bool(code.co_flags & inspect.CO_GENERATOR)
     if not keeps_instructions:
@@ -106,7 +106,7 @@ def _rearranged(code: CodeType, facts: Facts, context: Context) -> Facts:
 
 
 def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[CodeType, CodeType]:
-    """Return what replaces nested code objects; those without lowered sites are not replaced."""
+    """Return what replaces nested code objects; those without lowered sites mostly are not."""
     replaced = {}
     for constant in code.co_consts:
         if not isinstance(constant, CodeType) or not constant.co_flags & inspect.CO_OPTIMIZED:
@@ -116,7 +116,7 @@ def _mend_nested(code: CodeType, context: Context, gathered: _Gathered) -> dict[
         inner = _Gathered(names=gathered.names)
         try:
             writer = _planned(constant, context, inner)
-            if any_lowered(inner.sites):
+            if any_lowered(inner.sites) or inlines_builtins(constant):
                 replaced[constant] = writer.body(with_buffer=False)
                 inner.sources.update(dict.fromkeys(writer.written, constant))
         except ValueError:

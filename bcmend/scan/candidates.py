@@ -18,9 +18,11 @@ from bcmend.bytecode.opcodes import (
     DISCARDS,
     EXCEPTION_TESTS,
     EXITS,
+    FILLERS,
     FORMATS,
     FUNCTIONS,
     IDENTITIES,
+    JUMPS,
     LOOP_ENDS,
     MEMBERSHIPS,
     NOTS,
@@ -36,9 +38,8 @@ from bcmend.scan.found_sites import FoundSite, UnreadableFile, one_line
 _OLDEST_READ: Final = (3, 8)
 
 # Beside what supported Pythons have, what other ones have.
-_VARIABLE_LOADS: Final = VARIABLE_LOADS | {"LOAD_FAST_BORROW"}
 _CALLS: Final = CALLS | {"CALL_METHOD", "CALL_FUNCTION", "CALL_FUNCTION_KW"}
-_LEFT_OUT: Final = ("CACHE", "EXTENDED_ARG", "NOT_TAKEN")
+_LEFT_OUT: Final = FILLERS | {"CACHE", "EXTENDED_ARG"}
 #: Instructions between a condition and its jump that leave a tensor a tensor, or a bool a bool.
 _BETWEEN: Final = TRUTHS | COPIES | NOTS
 #: A condition that one of these makes is a bool.
@@ -111,7 +112,9 @@ def _steps(code: Any, opcodes: Any) -> list[_Step]:
             continue
         effect = xstack_effect(each.opcode, opcodes, each.arg or 0, False)
         effect = _corrected(each.opname, each.arg or 0, effect)
-        steps.append(_Step(each.opname, str(each.argval), line, effect))
+        name = canonical_name(each.opname, each.arg)
+        # The direction of a jump counts.
+        steps.append(_Step(each.opname if name in JUMPS else name, str(each.argval), line, effect))
     return steps
 
 
@@ -148,7 +151,7 @@ def _writes(steps: Sequence[_Step], call: int) -> bool:
     if position is None:
         return False
     root, *others = steps[position + (steps[position].op in NULLS) : call]
-    if root.op not in _VARIABLE_LOADS:
+    if root.op not in VARIABLE_LOADS:
         return False
     path = [each.name for each in takewhile(lambda each: each.op in ATTRIBUTE_LOADS, others)]
     if path:

@@ -229,8 +229,8 @@ def test_depth_of_a_try_range_counts_what_lies_below() -> None:
                 item()
 
     tries = decode(guarded.__code__).tries
-    # Below the body lie the iterator and the exit function of the context manager.
-    assert (2, True) in [(entry.depth, entry.push_lasti) for entry in tries]
+    # Below the body lie the iterator and what the context manager is left by.
+    assert (1 + behavior.WITH_KEEPS, True) in [(entry.depth, entry.push_lasti) for entry in tries]
 
 
 def test_shape() -> None:
@@ -263,7 +263,8 @@ def _with_bytes(code: CodeType, op: str, argument: int) -> CodeType:
 
 def test_an_argument_that_stands_for_nothing_is_refused() -> None:
     code = compiled("def f(a):\n    return g(a)", "f")
-    for op in ("LOAD_GLOBAL", "LOAD_FAST"):
+    names = [each.opname for each in dis.get_instructions(code)]
+    for op in [each for each in names if each.startswith(("LOAD_GLOBAL", "LOAD_FAST"))]:
         with pytest.raises(DecodeError, match="stands for nothing"):
             decode(_with_bytes(code, op, 200))
 

@@ -40,8 +40,9 @@ def test_conditional_jumps_that_carry_no_direction_are_inverted_to_go_backward()
         assert forward == [("POP_JUMP_FORWARD_IF_TRUE", 2)]
         assert backward == [("POP_JUMP_BACKWARD_IF_TRUE", 0)]
     else:
-        assert forward == [("POP_JUMP_IF_TRUE", 2)]
-        assert backward == [("POP_JUMP_IF_FALSE", 2), ("JUMP_BACKWARD", 0)]
+        mark = [("NOT_TAKEN", None)] * behavior.JUMPS_ARE_MARKED
+        assert forward == [("POP_JUMP_IF_TRUE", 2), *mark]
+        assert backward == [("POP_JUMP_IF_FALSE", 2), *mark, ("JUMP_BACKWARD", 0)]
 
 
 def test_a_loop_cannot_jump_backward() -> None:
@@ -115,7 +116,7 @@ def test_packed_code_runs() -> None:
     instructions = [
         Instruction("RESUME", 0),
         Instruction("LOAD_FAST", "x"),
-        Instruction("LOAD_CONST", 2),
+        Instruction("LOAD_CONST", 2.5),
         Instruction("BUILD_TUPLE", 2),
         Instruction("RETURN_VALUE"),
     ]
@@ -123,5 +124,5 @@ def test_packed_code_runs() -> None:
     units = lower(instructions, {}, tables)
     starts = lay_out(units, len(instructions))
     code = pack(shape, tables, units, starts, [], 2)
-    assert code.co_varnames == ("x",) and code.co_consts == (None, 2) and code.co_stacksize == 2
-    assert FunctionType(code, {})("a") == ("a", 2)
+    assert code.co_varnames == ("x",) and code.co_consts == (None, 2.5) and code.co_stacksize == 2
+    assert FunctionType(code, {})("a") == ("a", 2.5)

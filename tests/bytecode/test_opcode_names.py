@@ -21,7 +21,7 @@ from bcmend.bytecode.instructions import UnknownOpcode
 from bcmend.bytecode.opcodes import LOCAL_LOADS, LOOPS, ROWS, OpKind, of_kind
 
 HOME = Path(bcmend.__file__).parent
-SUPPORTED = ((3, 11), (3, 12), (3, 13))
+SUPPORTED = ((3, 11), (3, 12), (3, 13), (3, 14))
 #: Of each supported Python, the raw names.
 RAW = {each: set(get_opcode_module(each, "CPython").opmap) for each in SUPPORTED}
 #: Canonical ones, too.
@@ -38,8 +38,7 @@ OTHER_WORDS = {
     "knowledge/opt_out.py": "BCMEND",
     "releases.py": "BCMEND_UNTESTED_TORCH",
     # Of Pythons that are not supported, and that it reads all the same.
-    "scan/candidates.py": "CALL_FUNCTION CALL_FUNCTION_KW CALL_METHOD JUMP_ABSOLUTE"
-    " LOAD_FAST_BORROW NOT_TAKEN",
+    "scan/candidates.py": "CALL_FUNCTION CALL_FUNCTION_KW CALL_METHOD JUMP_ABSOLUTE",
     "startup/sitecustomize.py": "BCMEND",
     "tracing/search/strict.py": "BCMEND_STRICT",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any, Final
 
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import INTRINSICS
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import exceptions
@@ -49,7 +50,7 @@ def is_around_a_generator(handler: Any) -> bool:
 
     It lets through what closes the generator.
     """
-    return handler.target.opname in INTRINSICS
+    return operation(handler.target) in INTRINSICS
 
 
 def forget_speculations(tx: compat.Tracer) -> None:

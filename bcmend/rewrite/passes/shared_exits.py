@@ -26,7 +26,7 @@ from typing import Final
 
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.analysis.liveness import live_before
-from bcmend.bytecode import emit
+from bcmend.bytecode import behavior, emit
 from bcmend.bytecode.instructions import FunctionCode, Instruction, Label, retargeted
 from bcmend.bytecode.opcodes import (
     ASYNC_BLOCK_ENTRIES,
@@ -47,6 +47,8 @@ from bcmend.rewrite.passes.rearrange import moved, without_unreachable
 
 #: The instructions of a call of ``__exit__`` without an exception.
 _CALL: Final = (*[CONSTANT_LOADS] * 3, CALLS, DISCARDS)
+#: The swaps that bring a value over what the block is left by.
+_RAISING: Final = tuple(range(2, 2 + behavior.WITH_KEEPS))
 _BEFORE_TEST: Final = HANDLERS | EXITS | TRUTHS
 _WITHS: Final = BLOCK_ENTRIES - ASYNC_BLOCK_ENTRIES
 #: Ways on behind a block, besides that of its last exit: each has a flag, and a branch that tests
@@ -149,7 +151,8 @@ def _exits_of(facts: Facts, block: int) -> list[_Exit]:
     exits = []
     for start in range(len(facts.instructions)):
         if _left_at(facts, start) == block:
-            values, after = (facts.depth_before(start) or 0) - base, start + len(_CALL)
+            values = (facts.depth_before(start) or 0) - base - (behavior.WITH_KEEPS - 1)
+            after = start + len(_CALL)
             if values not in (0, 1) or targets.intersection(range(start + 1, after)):
                 return []
             exits.append(_Exit(start, values == 1, _continuation(facts, after)))
@@ -231,13 +234,16 @@ class _Sharing:
         self._load_value(leaving)
 
     def _bring_value_up(self, start: int) -> None:
-        """Undo the swap that brought ``__exit__`` to the top; an arm may not move that operand."""
-        before = self.facts.instructions[start - 1]
-        is_target = any(each.target == start for each in self.facts.instructions)
-        if before.op in SWAPS and before.arg == 2 and not is_target:
-            self.written.pop()
-        else:
-            self._add(emit.swap(2), start)
+        """Undo the swaps that brought ``__exit__`` to the top; an arm may not move that operand."""
+        before = self.facts.instructions[start - len(_RAISING) : start]
+        goals = range(start - len(_RAISING) + 1, start + 1)
+        is_target = any(each.target in goals for each in self.facts.instructions)
+        swaps = [each.arg for each in reversed(before) if each.op in SWAPS]
+        if swaps == [*_RAISING] and not is_target:
+            del self.written[-len(_RAISING) :]
+            return
+        for distance in _RAISING:
+            self._add(emit.swap(distance), start)
 
     def _write_continuation(self, number: int, leaving: _Exit) -> None:
         """Write: if the block was left by this exit, continue as it does."""

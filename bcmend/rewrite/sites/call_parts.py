@@ -75,7 +75,8 @@ def starred_arguments_of(facts: Facts, start: int, call: int) -> CodeRange | Non
     instruction = facts.instructions[call]
     if instruction.op not in STARRED_CALLS:
         return None
-    begin = _start_of_expression(facts, start, call, 1 + (instruction.arg & 1))
+    pops, _ = row(instruction.op).effect(instruction.arg)
+    begin = _start_of_expression(facts, start, call, pops - 2)
     return None if begin is None or begin <= start else CodeRange(begin, call)
 
 

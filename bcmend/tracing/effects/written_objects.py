@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Final
 
+from bcmend.bytecode.decode import operation
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.policy import WRITING
@@ -71,7 +72,7 @@ _STORING: Final[ByIdentity[CodeType, bool]] = ByIdentity()
 
 
 def _stores(code: CodeType) -> bool:
-    found = (each.opname in OBJECT_CHANGES for each in dis.get_instructions(code))
+    found = (operation(each) in OBJECT_CHANGES for each in dis.get_instructions(code))
     return _STORING.setdefault(code, lambda: any(found))
 
 

@@ -11,6 +11,7 @@ from types import MethodDescriptorType
 from typing import Any, Final
 
 from bcmend.bytecode import behavior, opcodes
+from bcmend.bytecode.decode import operation
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import Value, constant
@@ -46,12 +47,12 @@ def _loads_a_method(tx: compat.Tracer) -> bool:
     """
     instruction, position = tx.current_instruction, tx.instruction_pointer
     assert position is not None  # it is traced
-    is_load = instruction.opname in opcodes.ATTRIBUTE_LOADS
-    if is_load and tx.instructions[position].opname in opcodes.NULLS:
-        is_under = tx.instructions[position + 1].opname in opcodes.SWAPS
+    is_load = operation(instruction) in opcodes.ATTRIBUTE_LOADS
+    if is_load and operation(tx.instructions[position]) in opcodes.NULLS:
+        is_under = operation(tx.instructions[position + 1]) in opcodes.SWAPS
         return is_under or not behavior.NULL_BEFORE_CALLABLE
     if behavior.HAS_LOAD_METHOD:
-        return instruction.opname in opcodes.METHOD_LOADS
+        return operation(instruction) in opcodes.METHOD_LOADS
     return is_load and (instruction.arg or 0) % 2 == 1
 
 

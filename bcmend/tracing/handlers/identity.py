@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from bcmend.bytecode.decode import canonical_name
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import TRUTH_JUMPS
 from bcmend.dynamo import compat, fx_graph, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
@@ -74,7 +74,7 @@ def _told(
     position = tx.instruction_pointer
     assert position is not None  # it is traced
     following = tx.instructions[position]
-    if canonical_name(following.opname) in TRUTH_JUMPS:
+    if operation(following) in TRUTH_JUMPS:
         body_states.mend_jump(tx)
     if following.argval != CONDITION:
         return None

@@ -19,6 +19,7 @@ from functools import partial
 from types import CodeType
 from typing import Any, Final
 
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import RETURNS
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import methods
@@ -44,7 +45,7 @@ def _may_go_back(inner: Any, tx: compat.Tracer) -> bool:
         here = frame.current_instruction
         if origin is None or here.positions is None:
             continue
-        if (here.opname, *here.positions) in _IN_LOOPS.setdefault(
+        if (operation(here), *here.positions) in _IN_LOOPS.setdefault(
             origin, partial(places_in_loops, origin)
         ):
             return True
@@ -82,7 +83,8 @@ def breaks_around(tx: compat.Tracer, site: site_table.LiveSite) -> bool:
 def _loop_at(code: CodeType, test: int) -> range:
     """Return the offsets of the innermost loop that has a jump, its test, at an offset."""
     for each in dis.get_instructions(code):
-        if each.offset >= test and each.opcode in _JUMPS and each.argval <= test:
+        # A test that is written a second time is known by an offset in the jump back.
+        if each.offset + 4 > test and each.opcode in _JUMPS and each.argval <= test:
             return range(each.argval, each.offset + 1)
     return range(0)
 
@@ -97,8 +99,8 @@ def places_in_loops(code: CodeType) -> frozenset[_Place]:
     lowest = math.inf  # to which a jump goes behind here, before the next return
     for each in reversed(list(dis.get_instructions(code))):
         found = inside if lowest < each.offset else outside
-        found.add((each.opname, *(each.positions or ())))
-        if each.opname in RETURNS:
+        found.add((operation(each), *(each.positions or ())))
+        if operation(each) in RETURNS:
             lowest = math.inf
         elif each.opcode in _JUMPS:
             lowest = min(lowest, each.argval)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import ATTRIBUTE_STORES
 from bcmend.delivery import records
 from bcmend.dynamo import compat, frames, handlers, hooks
@@ -317,7 +318,7 @@ def require_creatable(
     origin, inside = join.site.origin, join.site.plan.inside[join.form]
     is_mentioned_outside = any(
         each.argval == name
-        and not (may_be_stored and each.opname in ATTRIBUTE_STORES)
+        and not (may_be_stored and operation(each) in ATTRIBUTE_STORES)
         and not any(first <= each.offset <= last for first, last in inside)
         for each in dis.get_instructions(origin)
     )

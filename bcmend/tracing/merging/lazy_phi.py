@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from bcmend.bytecode.decode import canonical_name
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import TRUTH_JUMPS
 from bcmend.delivery import codec, records
 from bcmend.dynamo import compat, frames
@@ -55,7 +55,7 @@ class LazyPhi(Phi, compat.VariableTracker):
     def ask(self) -> None:
         """Have the frame traced again: split where this is read, or without values like it."""
         tx = self.output.current_tx
-        is_jump = canonical_name(tx.current_instruction.opname) in TRUTH_JUMPS
+        is_jump = operation(tx.current_instruction) in TRUTH_JUMPS
         if is_jump and has_truth_on_each_side(self):
             body_states.mend_jump(tx)
         if frames.is_captured_whole(tx):

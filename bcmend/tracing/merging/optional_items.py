@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 import torch
 
 from bcmend import meta_keys
-from bcmend.bytecode.decode import canonical_name
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import TRUTH_JUMPS
 from bcmend.dynamo import compat, fx_graph, handlers, shape_env
 from bcmend.dynamo.models import containers, methods, objects
@@ -191,7 +191,7 @@ class OptionalList(OpenContents, Phi, compat.ListVariable):
 
 def _is_a_jump(tx: compat.Tracer) -> bool:
     """Return whether a trace is at an instruction that jumps by the truth of a value."""
-    return canonical_name(tx.current_instruction.opname) in TRUTH_JUMPS
+    return operation(tx.current_instruction) in TRUTH_JUMPS
 
 
 def _with_optional(variable: Any, output: compat.OutputGraph) -> Value:

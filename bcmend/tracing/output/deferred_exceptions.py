@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.raised_again import may_keep
 from bcmend.delivery import records, waiting_handlers
 from bcmend.dynamo import compat, frames, values
@@ -245,7 +246,7 @@ def _is_caught_in(frame: Any) -> bool:
 
     entry = exceptions.handler_of(frame.current_instruction)
     first = None if entry is None else frame.indexof[entry.target]
-    return may_keep([each.opname for each in instructions], first, handler_over)
+    return may_keep([operation(each) for each in instructions], first, handler_over)
 
 
 def handled_between_calls(tx: compat.Tracer) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import torch
 
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import ITEM_DELETES, ITEM_READS, RAISES, RAISES_AGAIN
 from bcmend.delivery.tracebacks import TracebackEntry, place_of
 from bcmend.dynamo import compat, frames, handlers, hooks
@@ -94,8 +95,8 @@ def _with_frame(
 ) -> ExceptionFacts:
     """Return what is known of an exception that ``tx`` has just raised or let through."""
     instruction = tx.current_instruction
-    is_raise = instruction.opname in RAISES
-    if instruction.opname in RAISES_AGAIN or (is_raise and not instruction.arg):
+    is_raise = operation(instruction) in RAISES
+    if operation(instruction) in RAISES_AGAIN or (is_raise and not instruction.arg):
         return replace(known, left=None) if known else ExceptionFacts((), False, False)
     place = place_of(instruction.positions)
     is_placed = place is not None and _is_as_in_eager_execution(tx.f_code)
@@ -201,7 +202,7 @@ def _raised_for(signal: compat.ObservedException) -> list[FrameType]:
 def _is_of_python(tx: compat.Tracer, error: Any, signal: compat.ObservedException) -> bool:
     """Return whether an exception without a ``raise`` has the arguments that Python gives it."""
     kind = exceptions.class_of(error)
-    if kind is KeyError and tx.current_instruction.opname in _SUBSCRIPTS:
+    if kind is KeyError and operation(tx.current_instruction) in _SUBSCRIPTS:
         return len(exceptions.arguments_of(error)) == 1
     real = signal.__context__
     if real is None or type(real) is not kind or not _is_of_evaluation(signal):

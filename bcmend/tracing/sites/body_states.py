@@ -16,6 +16,7 @@ import sympy
 import torch
 
 from bcmend.analysis import run_once
+from bcmend.bytecode.decode import operation
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.models import translators
 from bcmend.dynamo.shape_env import symbols_in
@@ -444,4 +445,4 @@ def _stop_at(translator: Any) -> Stop:
     position = () if instruction.positions is None else tuple(instruction.positions)
     function = translators.function_of(translator)
     known = function if isinstance(function, FunctionType) else None
-    return Stop(known, translator.f_code, position, instruction.opname, translator.f_globals)
+    return Stop(known, translator.f_code, position, operation(instruction), translator.f_globals)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import APPENDS
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
@@ -69,7 +70,7 @@ class OpenContents:
             return vars(self)["items"]
         frame: Any = self.output.current_tx
         instruction = frame.current_instruction
-        if instruction.opname in APPENDS and frame.stack[-instruction.arg] is self:
+        if operation(instruction) in APPENDS and frame.stack[-instruction.arg] is self:
             return self.appended_to(frame)
         self.ask()
 

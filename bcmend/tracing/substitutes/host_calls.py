@@ -24,6 +24,7 @@ from typing import Any, Final
 import torch
 from torch.fx import Proxy
 
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import DISCARDS
 from bcmend.dynamo import compat, frames, handlers, shape_env
 from bcmend.dynamo.handlers import PASS, Answer
@@ -265,7 +266,7 @@ def _seed(call: ReplacedCall) -> Answer:
     if call.row.name.startswith("torch."):
         if any(map(random_draws.may_draw, random_draws.nodes_of(tx.output))):
             raise unequal("an operation before it draws from torch's generator")
-        if tx.instructions[tx.instruction_pointer].opname not in DISCARDS:
+        if operation(tx.instructions[tx.instruction_pointer]) not in DISCARDS:
             raise unequal("the generator that it returns is used")
     tx.output.random_calls.append((function, arguments, named))
     rerun_policy.note(tx)

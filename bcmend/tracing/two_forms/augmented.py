@@ -10,7 +10,7 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from bcmend.bytecode.decode import canonical_name
+from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import LOCAL_STORES
 from bcmend.dynamo import compat, frames
 from bcmend.dynamo.values import Value, example_of
@@ -29,7 +29,7 @@ def is_of_one_variable(tx: Any, value: Value) -> bool:
     """Return whether a phi goes back to the only variable from which its tensors can be seen."""
     position = tx.instruction_pointer
     following = tx.instructions[position] if position < len(tx.instructions) else None
-    if following is None or canonical_name(following.opname) not in LOCAL_STORES:
+    if following is None or operation(following) not in LOCAL_STORES:
         return False
     if tx.symbolic_locals.get(following.argval) is not value:
         return False

@@ -11,6 +11,7 @@ import pytest
 from bcmend.analysis.facts import facts_of
 from bcmend.bytecode.decode import decode
 from bcmend.cfg.dominance import EXIT
+from bcmend.rewrite.passes.common_form import in_common_form
 from bcmend.rewrite.sites.branch import propose_between
 from bcmend.rewrite.sites.plan import BranchLowering, GuardLowering
 from bcmend.rewrite.sites.widen import joined_at
@@ -35,7 +36,7 @@ def _decisions(function: FunctionType) -> list[Any]:
 
 
 def _instructions_of(function: FunctionType, lowering: BranchLowering) -> list[int]:
-    return facts_of(decode(function.__code__)).indices_of(lowering.blocks)
+    return facts_of(in_common_form(function.__code__)).indices_of(lowering.blocks)
 
 
 def _branch(function: FunctionType) -> BranchLowering:
