@@ -209,6 +209,9 @@ class Registry:
         for holder, field_name, before in [(owner, name, vars(owner).get(name, _ABSENT)), *also]:
             change = functools.partial(setattr, holder), functools.partial(delattr, holder)
             undo.append(_exchange(*change, field_name, before, value))
+        for table_of, place in methods.opcode_tables(owner, name):
+            write, delete = table_of.__setitem__, table_of.__delitem__
+            undo.append(_exchange(write, delete, place, table_of[place], value))
 
     def _use_own_caches(self, undo: list[Callable[[], None]], state: tuple[bool, bool]) -> None:
         """Exchange the caches of ``_CACHES`` for those of a state."""

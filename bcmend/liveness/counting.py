@@ -70,7 +70,9 @@ class Calls:
         return noted
 
     def hook(self, hook: hooks.Hook) -> hooks.Hook:
-        """Return a hook that notes its calls."""
+        """Return a hook that notes its calls, if anything can call it here."""
+        if methods.is_of_another_python(hook.owner, hook.name):
+            return hook
         function, about = hook.function, _ABOUT.get(hook.name)
         if about is not None:
             function = self._noting_what(hook.target, about, function)

@@ -6,6 +6,7 @@ bcmend's the name by which Dynamo calls it.
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -40,6 +41,26 @@ def also_held(owner: Any, name: str, function: Any) -> list[tuple[Any, str]]:
     return [(each, _HANDLER) for each in entries if getattr(each, _HANDLER) is function]
 
 
+def is_of_another_python(owner: Any, name: str) -> bool:
+    """Return whether a method is that of an opcode that the running Python does not have."""
+    return owner is compat.InstructionTranslatorBase and name.isupper() and name not in dis.opmap
+
+
+def opcode_tables(owner: Any, name: str) -> list[tuple[list[Any], int]]:
+    """Return the tables of opcodes that translators are led by, and the place of one in each."""
+    place = dis.opmap.get(name, -1)
+    if owner is not compat.InstructionTranslatorBase or place < 0:
+        return []
+    kinds, found = [owner], []
+    while kinds:
+        kind = kinds.pop()
+        kinds.extend(kind.__subclasses__())
+        if _OPCODE_TABLE in vars(kind):
+            found.append((getattr(kind, _OPCODE_TABLE), place))
+    return found
+
+
+_OPCODE_TABLE: Final = "dispatch_table"
 METHOD_TABLE: Final = "tp_methods"
 _HANDLER: Final = "handler"
 
@@ -145,7 +166,9 @@ DRAWN_WHILE_TRACING: Final = tuple(
 # Methods of the translator of a frame.
 
 BREAK_AT_A_STEP: Final = "step_graph_break"
-ENTER_WITH: Final = "setup_or_before_with"
+#: The opcode by which a block of ``with`` is entered up to Python 3.13, and that of later ones.
+ENTER_WITH: Final = "BEFORE_WITH"
+LOOK_UP_SPECIAL: Final = "LOAD_SPECIAL"
 EXCEPTION_HANDLER: Final = "exception_handler"
 FORMAT_VALUE: Final = "_format_value"
 HAS_BACKWARD_JUMP: Final = "maybe_has_backedge"

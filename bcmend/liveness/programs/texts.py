@@ -165,7 +165,7 @@ def an_object_that_is_shown() -> Function:
 
 
 @program(
-    "InstructionTranslatorBase.setup_or_before_with",
+    "`with lock:`",
     inputs=beside(threading.Lock),
     fullgraph=False,
 )

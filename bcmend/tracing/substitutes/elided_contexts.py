@@ -163,15 +163,24 @@ def _lock(call: ReplacedCall) -> Answer:
 
 
 @hooks.around(
+    compat.InstructionTranslatorBase, methods.LOOK_UP_SPECIAL, "`with lock:`", gate=hooks.first
+)
+@hooks.around(
     compat.InstructionTranslatorBase, methods.ENTER_WITH, "`with lock:`", gate=hooks.first
 )
 def _before_with(inner: Any, self: Any, inst: Any) -> None:
-    """Begin a ``with`` block; a lock stands for its ``__enter__``."""
-    held = self.stack[-1].realize()
+    """Begin a ``with`` block; a lock stands for its ``__enter__``.
+
+    From Python 3.14 on the manager is there twice when ``__exit__`` is looked up.
+    """
+    top = self.stack[-1]
+    held, standing = top.realize(), None
     if isinstance(held, compat.UserDefinedObjectVariable) and type(held.value) in _LOCKS:
         answer = dispatch.answer_for(self, "threading.Lock.__enter__", held)
         if answer is not PASS:
-            self.stack[-1] = answer
+            standing = answer
     elif _is_entered_by_methods(held) and capture_mode.in_mended_code(self):
-        self.stack[-1] = _Held(held)
+        standing = _Held(held)
+    if standing is not None:
+        self.stack[-2:] = [standing if each is top else each for each in self.stack[-2:]]
     inner(self, inst)
