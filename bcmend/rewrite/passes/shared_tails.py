@@ -8,7 +8,10 @@ them, which no variable can hold. Where the copies are merged, the arms meet bef
     if p: push x; call; return               push x if p else y
     push y; call; return                     call; return
 
-Copies have the same place in the source. Ends that take no such operand stay: an arm can have them.
+The end of a handler is copied likewise, and both arms leave it. Where the copies are merged, the
+arms meet in the handler.
+
+Copies have the same place in the source. Other ends stay: an arm can have them.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from collections.abc import Iterator
 from bcmend.analysis.facts import Facts, facts_of
 from bcmend.bytecode import emit
 from bcmend.bytecode.instructions import Instruction
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import HANDLER_ENDS, row
 from bcmend.rewrite.passes.nulls import may_push_null
 from bcmend.rewrite.passes.rearrange import with_others, without_unreachable
 
@@ -40,7 +43,7 @@ def _jumps(facts: Facts) -> Iterator[tuple[int, Instruction]]:
         for last in reversed(ends[position + 1 :]):
             length = _length_of_copy(facts, end, last)
             start, of_last = end + 1 - length, last + 1 - length
-            if length and _takes_a_null(facts, start) and _takes_a_null(facts, of_last):
+            if length and _are_worth_it(facts, range(start, end + 1), of_last):
                 (jump,) = emit.jump(of_last)
                 yield start, jump
                 break
@@ -56,6 +59,8 @@ def _length_of_copy(facts: Facts, end: int, last: int) -> int:
 
 def _are_copies(facts: Facts, one: int, other: int) -> bool:
     first, second = facts.instructions[one], facts.instructions[other]
+    if first.op in HANDLER_ENDS:  # which has the place of what stands before it
+        second = second._replace(location=first.location)
     return (
         first.location is not None
         and first.location.lineno is not None
@@ -66,6 +71,12 @@ def _are_copies(facts: Facts, one: int, other: int) -> bool:
         and facts.depth_before(one) == facts.depth_before(other)
         and facts.handlers_over(one) == facts.handlers_over(other)
     )
+
+
+def _are_worth_it(facts: Facts, copy: range, of_last: int) -> bool:
+    """Return whether no arm can have its copy of an end."""
+    takes_nulls = _takes_a_null(facts, copy.start) and _takes_a_null(facts, of_last)
+    return takes_nulls or any(facts.instructions[index].op in HANDLER_ENDS for index in copy)
 
 
 def _takes_a_null(facts: Facts, start: int) -> bool:

@@ -99,7 +99,9 @@ _NOT_CALLED: Final = frozenset(
     """.split()
 )
 #: What every class has, and no text reads.
-_NO_MEMBERS: Final = frozenset("__dict__ __weakref__ __doc__ __module__ __annotations__".split())
+_NO_MEMBERS: Final = frozenset(
+    "__dict__ __weakref__ __doc__ __module__ __annotations__ __annotate_func__".split()
+)
 #: Special methods whose effects count though no code names them.
 _ALWAYS_ASKED: Final = frozenset(
     """
