@@ -11,6 +11,9 @@ from collections.abc import Iterator
 os.environ.setdefault("BCMEND_STRICT", "1")
 # Tensors are small: more threads than one wait for each other, here and in processes of tests.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Each process with inductor would try out, in six others, whether the compiler can do what the
+# processor can.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 import hypothesis
 import pytest

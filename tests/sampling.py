@@ -29,7 +29,8 @@ ROOT: Final = Path(__file__).parents[1]
 USUAL: Final = 8
 #: Code that names one of these, in a module that has torch, compiles or starts what does.
 _COMPILING: Final = frozenset(
-    "compile explain why verify bench install export make_fx _dynamo cli main subprocess".split()
+    "compile explain why verify bench install export make_fx _dynamo cli main subprocess"
+    " new_process".split()
 )
 #: Modules that compile what they are given.
 _COMPILERS: Final = frozenset({"bcmend.liveness.runner"})

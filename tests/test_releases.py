@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ import bcmend
 from bcmend import releases
 from bcmend.bytecode import behavior
 from bcmend.dynamo.contract import recorded
+from tests import new_process
 
 #: As a release that is recorded, and that bcmend is not tested with.
 RECORDED = recorded.Release("9.9.0", "0" * 40, pythons=(), facts={})
@@ -82,13 +81,8 @@ dis.opmap.update(gone)
 
 
 def _run(version: str, build: str | None, before: str = "", **environment: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT.format(version=version, build=build, before=before)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-    )
+    script = _SCRIPT.format(version=version, build=build, before=before)
+    done = new_process.run("-c", script, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -132,6 +132,7 @@ def test_compiled(number):
 
 def _run(folder: Path, *options: str, tests: str = TESTS, salt: str = "") -> str:
     (folder / "test_made.py").write_text(tests)
+    (folder / "torch.py").write_text("compile = print")  # nothing is compiled
     (folder / "pytest.ini").write_text('[pytest]\ntestpaths = .\naddopts = -m "not slow"\n')
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.sampling", *options],

@@ -7,7 +7,6 @@ import gc
 import io
 import json
 import random
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +25,7 @@ from bcmend.patching import (
     retrace,  # noqa: F401  declares every hook
 )
 from bcmend.patching.table import TABLE
+from tests import new_process
 from tests.differences_of_torch import FORMATTED_FLOATS_FAIL
 from tests.dynamo import torch_state
 
@@ -259,7 +259,7 @@ def leave_a_trace() -> None:
 @pytest.fixture(scope="module")
 def trace() -> dict[str, list[str]]:
     code = "from tests.dynamo import test_hooks; test_hooks.leave_a_trace()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = new_process.run("-c", code)
     assert done.returncode == 0, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -5,9 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import py_compile
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +14,7 @@ import pytest
 import torch
 
 import bcmend
+from tests import new_process
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
@@ -78,13 +76,10 @@ def test_a_model_without_source_is_one_graph(tmp_path: Path) -> None:
     source.write_text(MODEL)
     py_compile.compile(str(source), cfile=str(tmp_path / "hidden.pyc"), doraise=True)
     source.unlink()
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM)],
+    done = new_process.run(
+        *("-c", PROGRAM),
         env={"PYTHONPATH": f"{tmp_path}:{Path(bcmend.__file__).parents[1]}", "HOME": str(tmp_path)},
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "mean 1.0\nmean -1.0\n" * 2

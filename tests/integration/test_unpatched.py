@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from tests import new_process
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,12 +22,9 @@ _VARIES = (
 
 def _seen(*arguments: str) -> dict[str, str]:
     """Return what each program showed: results, graphs, errors and tracebacks; guards and logs."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("unpatched_programs.py")), *arguments],
+    done = new_process.run(
+        *(str(Path(__file__).with_name("unpatched_programs.py")), *arguments),
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, str] = {}

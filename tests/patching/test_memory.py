@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import new_process
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,12 +20,9 @@ ROUNDS = [12, pytest.param(500, marks=pytest.mark.slow)]
 
 
 def _after_rounds(rounds: int, *modes: str) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("memory_rounds.py")), str(rounds), *modes],
+    done = new_process.run(
+        *(str(Path(__file__).with_name("memory_rounds.py")), str(rounds), *modes),
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines()]

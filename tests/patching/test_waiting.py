@@ -9,7 +9,6 @@ import json
 import operator
 import random
 import signal
-import subprocess
 import sys
 import threading
 import types
@@ -27,6 +26,7 @@ from bcmend.dynamo import compat, hooks
 from bcmend.patching import stops, waiting  # noqa: F401  declares what is watched
 from bcmend.patching.table import TABLE
 from bench.python_calls import python_calls
+from tests import new_process
 from tests.equivalence import fresh
 from tests.observation import captured
 
@@ -124,7 +124,8 @@ print(json.dumps([patched, packages()]))
 
 
 def test_what_analyses_and_traces_is_not_imported_before() -> None:
-    ran = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, check=True)
+    ran = new_process.run("-c", _ASK)
+    assert ran.returncode == 0, ran.stderr
     for packages in json.loads(ran.stdout):
         assert "patching" in packages
         assert not {"tracing", "delivery", "analysis", "cfg"}.intersection(packages)

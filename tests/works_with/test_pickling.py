@@ -6,8 +6,6 @@ import copy
 import importlib
 import io
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +14,7 @@ import pytest
 import torch
 
 import bcmend
+from tests import new_process
 from tests.works_with.small import Small, Stacked, assert_equal, inputs, shown
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
@@ -168,13 +167,8 @@ def test_what_was_called_is_loaded_in_another_process(
 
 def _run(path: Path, how: str) -> list[str]:
     root = Path(importlib.import_module("tests").__path__[0]).parent
-    ran = subprocess.run(
-        [sys.executable, "-c", CHILD, str(path), how],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    ran = new_process.run("-c", CHILD, str(path), how, cwd=root)
+    assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
 
 

@@ -139,7 +139,7 @@ def test_workers_of_a_loader(context: str) -> None:
         pytest.skip(f"there is no {context} here")
     expected = torch.stack([Small()(inputs()[place % 2]) for place in range(4)])
     model = bcmend.patch(Small())
-    loader = DataLoader(Rows(model), batch_size=4, num_workers=2, multiprocessing_context=context)
+    loader = DataLoader(Rows(model), batch_size=4, num_workers=1, multiprocessing_context=context)
     (found,) = loader
     torch.testing.assert_close(found, expected.detach())
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
+
+from tests import new_process
 
 _SCRIPT: Final = """
 import json, sys, time, warnings
@@ -78,13 +78,7 @@ def run(folder: Path, change: str, **environment: str) -> dict[str, Any]:
     script = folder / "program.py"  # what has no file has no source
     script.write_text(_SCRIPT.format(change=change), encoding="utf-8")
     inherited = {name: text for name, text in os.environ.items() if "UNTESTED" not in name}
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**inherited, **environment},
-    )
+    done = new_process.run(str(script), env={**inherited, **environment})
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

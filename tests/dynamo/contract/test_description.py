@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from bcmend.dynamo.contract import (
 from bcmend.dynamo.contract.difference import Difference
 from bcmend.dynamo.contract.recorded import Facts
 from bcmend.patching import torch_check
+from tests import new_process
 
 COMMAND = "python -m tests.dynamo.contract"
 
@@ -94,7 +94,8 @@ def test_the_description_does_not_depend_on_what_else_is_imported(present: Facts
         "from bcmend.patching import torch_check\n"
         "print(json.dumps(torch_check.described(), sort_keys=True))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    done = new_process.run("-c", script)
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(present))
 
 

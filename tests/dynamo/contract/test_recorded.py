@@ -71,12 +71,12 @@ print(releases.standing().finding)
     recorded.of_build(torch.version.git_version) is None, reason="this torch is not recorded"
 )
 def test_a_recorded_build_is_known_at_once() -> None:
-    times = []
     for _ in range(3):  # the machine may be busy
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
         )
         seconds, imported, finding = done.stdout.split("\n")[:3]
         assert imported == "" and finding == "None"
-        times.append(float(seconds))
-    assert min(times) < 0.05
+        if float(seconds) < 0.05:
+            return
+    pytest.fail(f"it took {seconds} seconds")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 from torch._inductor.utils import fresh_cache
 
 import bcmend
+from tests import new_process
 
 pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 ROOT = Path(bcmend.__file__).parents[1]
@@ -247,13 +246,10 @@ def test_a_process_does_not_find_the_numbers_of_another(
 ) -> None:
     name = program.__name__
     for scale in (8.0, 3.0):
-        done = subprocess.run(
-            [sys.executable, "-c", _OF_ANOTHER_PROCESS.format(name=name, scale=scale)],
+        done = new_process.run(
+            *("-c", _OF_ANOTHER_PROCESS.format(name=name, scale=scale)),
             env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
             cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout.splitlines()[-1])

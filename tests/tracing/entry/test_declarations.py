@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import bcmend.tracing
+from tests import new_process
 
 ROOT = Path(bcmend.tracing.__file__).parent
 
@@ -19,7 +18,8 @@ print(json.dumps([name for name in sys.modules if name.startswith("bcmend.tracin
 
 
 def test_what_mended_code_reaches_imports_every_module() -> None:
-    ran = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, check=True)
+    ran = new_process.run("-c", _ASK)
+    assert ran.returncode == 0, ran.stderr
     imported = set(json.loads(ran.stdout))
     modules = {
         "bcmend.tracing." + ".".join(path.relative_to(ROOT).with_suffix("").parts)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +19,7 @@ from bcmend.dynamo.handlers import Call as HandlerCall
 from bcmend.dynamo.values import constant
 from bcmend.knowledge import output_callables
 from bcmend.tracing.handlers import loggers
+from tests import new_process
 from tests.tracing.in_trace import during_trace
 
 X = torch.tensor([1.0, 2.0, 3.0])
@@ -62,8 +61,8 @@ print(counters["stats"]["unique_graphs"], *counters["graph_break"])
 def test_code_that_is_not_patched_is_traced_as_without_bcmend() -> None:
     found = []
     for word in ("imported", "stock"):
-        command = [sys.executable, "-c", _UNPATCHED, word]
-        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        run = new_process.run("-c", _UNPATCHED, word)
+        assert run.returncode == 0, run.stderr
         found.append(run.stdout.removeprefix("tensor([1.])\n"))
     assert found[0] == found[1] != ""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +14,7 @@ import bcmend
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import constant
 from bcmend.tracing.indexing import item_reads
+from tests import new_process
 from tests.differences_of_torch import MAPPED_ITEMS_FAIL_INSIDE
 from tests.equivalence import Call, assert_equivalent, call
 from tests.tracing.in_trace import computed_number, during_trace, trace
@@ -192,8 +191,7 @@ print([compiled(torch.tensor(each)).item() for each in ([1.0, 5.0], [7.0, 2.0])]
 
 def test_after_dynamo_has_traced_without_bcmend() -> None:
     """Dynamo keeps the methods that answered."""
-    command = [sys.executable, "-c", _AFTER_OTHERS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = new_process.run("-c", _AFTER_OTHERS)
     assert done.stdout == "[5.0, 7.0]\n", done.stderr
 
 
