@@ -332,8 +332,9 @@ def reasons_page() -> str:
 
 def _doctor(*, is_live: bool, against: str | None) -> int:
     if against is not None:
-        print("\n".join(_against(against)))
-        return 0
+        lines = list(_against(against))
+        print("\n".join(lines))
+        return int(len(lines) > 1)
     if not is_live:
         from bcmend.doctor import listing
 
@@ -351,7 +352,10 @@ def _doctor(*, is_live: bool, against: str | None) -> int:
 
 
 def _against(version: str) -> Iterator[str]:
-    """Yield how the running torch differs from a recorded release, as a list of what to port."""
+    """Yield how the running torch differs from a recorded release, as a list of what to port.
+
+    One line alone says that nothing does.
+    """
     from bcmend.dynamo.contract import recorded
     from bcmend.patching import torch_check
 

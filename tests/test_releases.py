@@ -74,7 +74,8 @@ _ON_ANOTHER_PYTHON = """
 from bcmend.bytecode import behavior
 behavior.PYTHON, behavior.IS_KNOWN = "3.99", False
 import dis
-gone = {name: dis.opmap.pop(name) for name in ("BEFORE_WITH", "LOAD_ASSERTION_ERROR")}
+names = {"BEFORE_WITH", "LOAD_ASSERTION_ERROR"} & dis.opmap.keys()
+gone = {name: dis.opmap.pop(name) for name in names}
 import bcmend.api
 dis.opmap.update(gone)
 """

@@ -6,11 +6,12 @@ import sys
 import sysconfig
 from typing import Final
 
-#: The first two numbers of the version, and whether they are among those that this package is for.
-PYTHON: Final = "{}.{}".format(*sys.version_info)
-IS_KNOWN: Final = (3, 11) <= sys.version_info[:2] <= (3, 14)
 #: A build without the lock of the interpreter, where other threads run between two instructions.
-IS_FREE_THREADED: Final = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+_IS_FREE_THREADED: Final = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+#: The first two numbers of the version, with a "t" for such a build, and whether this package is
+#: for it.
+PYTHON: Final = "{}.{}".format(*sys.version_info) + "t" * _IS_FREE_THREADED
+IS_KNOWN: Final = (3, 11) <= sys.version_info[:2] <= (3, 14) and not _IS_FREE_THREADED
 
 _PYTHON_312: Final = sys.version_info >= (3, 12)
 _PYTHON_313: Final = sys.version_info >= (3, 13)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 import torch
@@ -35,10 +36,18 @@ def subject_of(obj: Any, arguments: Any, keywords: Any, *, backend: str) -> Trie
     return TriedCall(bare, tuple(arguments), dict(keywords))
 
 
+#: From Python 3.14 on annotations are code, which may name what is not there.
+_AS_WRITTEN: dict[str, Any] = {}
+if sys.version_info >= (3, 14):
+    import annotationlib
+
+    _AS_WRITTEN["annotation_format"] = annotationlib.Format.FORWARDREF
+
+
 def _check_call(obj: Any, name: str, arguments: Any, keywords: Any) -> None:
     called = obj.forward if isinstance(obj, torch.nn.Module) else obj
     try:
-        signature = inspect.signature(called)
+        signature = inspect.signature(called, **_AS_WRITTEN)
     except (TypeError, ValueError):
         return  # what has none is called as it is
     try:

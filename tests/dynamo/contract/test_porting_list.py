@@ -114,3 +114,11 @@ def test_doctor_says_whether_the_contract_holds(
     monkeypatch.setattr(torch_check, "described", lambda: {**described, "settings": {"new": "1"}})
     assert cli.main(["doctor"]) == 0
     assert f"--against {release.version}" in capsys.readouterr().out.splitlines()[1]
+
+
+def test_the_exit_code_says_whether_anything_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    own = recorded.nearest(torch.__version__)
+    other = next(each for each in recorded.releases() if each.minor != own.minor)
+    for release, code in ((own, 0), (other, 1)):
+        assert cli.main(["doctor", "--against", release.version]) == code
+        assert capsys.readouterr().out.startswith("no differences") is (code == 0)
