@@ -72,7 +72,7 @@ def test_two_recorded_releases_differ_in_what_is_known_to_differ(
     new, old = recorded.of_version("2.15.0"), recorded.of_version("2.13.0")
     assert new is not None and old is not None
     monkeypatch.setattr(torch_check, "described", lambda: new.facts)
-    assert cli.main(["doctor", "--against", "2.13.0"]) == 0
+    assert cli.main(["doctor", "--against", "2.13.0"]) == 1
     text = capsys.readouterr().out
     # From the notes on what torch 2.15 changes.
     for part in (
@@ -114,11 +114,3 @@ def test_doctor_says_whether_the_contract_holds(
     monkeypatch.setattr(torch_check, "described", lambda: {**described, "settings": {"new": "1"}})
     assert cli.main(["doctor"]) == 0
     assert f"--against {release.version}" in capsys.readouterr().out.splitlines()[1]
-
-
-def test_the_exit_code_says_whether_anything_differs(capsys: pytest.CaptureFixture[str]) -> None:
-    own = recorded.nearest(torch.__version__)
-    other = next(each for each in recorded.releases() if each.minor != own.minor)
-    for release, code in ((own, 0), (other, 1)):
-        assert cli.main(["doctor", "--against", release.version]) == code
-        assert capsys.readouterr().out.startswith("no differences") is (code == 0)
