@@ -77,7 +77,10 @@ _DECIDED_BY_ARGUMENT: Final = frozenset(["BINARY_OP", "LOAD_COMMON_CONSTANT", "L
 #: How an argument is read that is not as the row of the canonical opcode has it.
 _ARGUMENTS: Final = {"LOAD_SMALL_INT": "int"}
 _COPY: Final = dis.opmap["COPY"]
-_LOOKUP: Final = dis.opmap.get("LOAD_SPECIAL", -1)
+#: The opcode by which a block of ``with`` is entered up to Python 3.13, and that of later ones.
+ENTERS_A_BLOCK: Final = "BEFORE_WITH"
+LOOKS_UP: Final = "LOAD_SPECIAL"
+_LOOKUP: Final = dis.opmap.get(LOOKS_UP, -1)
 _MARK: Final = dis.opmap.get("NOT_TAKEN", -1)
 _FUSED: Final = {
     "LOAD_FAST_BORROW_LOAD_FAST_BORROW": ("LOAD_FAST", "LOAD_FAST"),

@@ -7,13 +7,12 @@ iterator of an object is ever called. A metaclass cannot hide what `type` itself
 
 from __future__ import annotations
 
-import dis
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any, Final, TypeGuard, TypeVar
 
-from bcmend.bytecode.decode import numbers_of
+from bcmend.bytecode.decode import numbers_of, raw_steps
 from bcmend.bytecode.opcodes import MODULE_IMPORTS
 
 Kind = TypeVar("Kind")
@@ -26,7 +25,6 @@ namespace: Final[Callable[[type], Mapping[str, object]]] = type.__dict__["__dict
 qualified_name: Final[Callable[[type], str]] = type.__dict__["__qualname__"].__get__
 
 (_IMPORT_NAME,) = numbers_of(MODULE_IMPORTS)
-_EXTENDED_ARG: Final = dis.EXTENDED_ARG
 
 # Functions that take the name of an attribute as text.
 _LOOKS_UP_BY_TEXT: Final = frozenset({"getattr", "attrgetter", "methodcaller"})
@@ -118,17 +116,12 @@ def imported_by(code: CodeType, package: object) -> list[ModuleType]:
 
 
 def _import_targets(code: CodeType, package: object) -> Iterator[str]:
-    operations = code.co_code
-    if _IMPORT_NAME in operations[::2]:  # most code imports nothing
-        level = last = extension = 0
-        for opcode, argument in zip(operations[::2], operations[1::2], strict=True):
-            argument |= extension << 8
-            if opcode == _EXTENDED_ARG:
-                extension = argument
-                continue
-            if opcode == _IMPORT_NAME:  # behind the loads of its level and of its list of names
-                yield _absolute_name(code.co_names[argument], code.co_consts[level], package)
-            level, last, extension = last, argument, 0
+    if _IMPORT_NAME in code.co_code[::2]:  # most code imports nothing
+        level = last = None
+        for _, known, raw in raw_steps(code):
+            if known.name in MODULE_IMPORTS:  # behind the loads of its level and of its names
+                yield _absolute_name(code.co_names[raw], level, package)
+            level, last = last, code.co_consts[raw] if known.argument == "const" else raw
     for constant in code.co_consts:
         if type(constant) is CodeType:
             yield from _import_targets(constant, package)

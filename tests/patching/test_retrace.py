@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bcmend.bytecode.decode import unfused
 from bcmend.patching import retrace
 from bcmend.patching.installer import install, owned_by, remove
 from bcmend.patching.reach import Reached
@@ -44,7 +45,8 @@ def _function(source: str, **scope: Any) -> FunctionType:
 
 def _stop(function: FunctionType, opname: str, code: CodeType | None = None, at: int = 0) -> Stop:
     """Return a stop in ``code`` at an instruction of ``function``, the ``at``-th of its name."""
-    found = [each for each in dis.get_instructions(function) if each.opname.startswith(opname)]
+    instructions = unfused(function.__code__)
+    found = [each for each in instructions if each.opname.startswith(opname)]
     positions = found[at].positions
     assert positions is not None
     code = code or function.__code__
@@ -88,7 +90,8 @@ def test_a_read_is_found_by_the_name_of_the_instruction() -> None:
     function = _function("return x[y]")
     stop = _stop(function, "BINARY_SUBSCR")
     (offset,) = retrace._reads_at(function.__code__, stop)
-    assert function.__code__.co_code[offset] == dis.opmap["BINARY_SUBSCR"]
+    code = unfused(function.__code__)
+    assert next(each.opname for each in code if each.offset == offset) == "BINARY_SUBSCR"
 
 
 def test_a_read_under_another_name_is_the_last_instruction_at_the_place() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, TypeVar, cast
 
+from bcmend.bytecode import decode
 from bcmend.dynamo import compat
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -166,9 +167,8 @@ DRAWN_WHILE_TRACING: Final = tuple(
 # Methods of the translator of a frame.
 
 BREAK_AT_A_STEP: Final = "step_graph_break"
-#: The opcode by which a block of ``with`` is entered up to Python 3.13, and that of later ones.
-ENTER_WITH: Final = "BEFORE_WITH"
-LOOK_UP_SPECIAL: Final = "LOAD_SPECIAL"
+ENTER_WITH: Final = decode.ENTERS_A_BLOCK
+LOOK_UP_SPECIAL: Final = decode.LOOKS_UP
 EXCEPTION_HANDLER: Final = "exception_handler"
 FORMAT_VALUE: Final = "_format_value"
 HAS_BACKWARD_JUMP: Final = "maybe_has_backedge"

@@ -65,7 +65,7 @@ def test_the_end_of_a_generator(is_exhausted: bool) -> None:
     ],
 )
 def test_what_runs_when_a_generator_is_closed(state: str, handler: str, runs_nothing: bool) -> None:
-    entry = SimpleNamespace(target=SimpleNamespace(opname=handler)) if handler else None
+    entry = SimpleNamespace(target=SimpleNamespace(opname=handler, arg=None)) if handler else None
     generator = SimpleNamespace(
         inline_tracer=SimpleNamespace(
             current_instruction=SimpleNamespace(exn_tab_entry=entry),
