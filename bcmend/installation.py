@@ -104,7 +104,7 @@ def _subject(obj: Any) -> Any:
     import torch
 
     if isinstance(obj, MethodType) and isinstance(obj.__self__, torch.nn.Module):
-        return obj.__self__ if obj.__func__.__module__.startswith("torch.") else obj
+        return obj.__self__ if str(obj.__func__.__module__).startswith("torch.") else obj
     if isinstance(obj, (torch.nn.Module, type, MethodType, FunctionType)):
         return obj
     called: Any = inspect.getattr_static(type(obj), "__call__", None)

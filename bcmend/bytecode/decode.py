@@ -174,10 +174,16 @@ def numbers_of(names: frozenset[str]) -> frozenset[int]:
         for number, each in _OPCODES.items()
         if each.name in names or not names.isdisjoint(each.parts)
     )
-    found |= {number for (number, _), each in _OF_ARGUMENT.items() if each.name in names}
     found |= {_LOOKUP for each in _ENTERED.values() if each.name in names}
-    assert found or not behavior.IS_KNOWN, f"this Python has no opcode {' or '.join(sorted(names))}"
+    assert found or units_of(names) or not behavior.IS_KNOWN, (
+        f"this Python has no opcode {' or '.join(sorted(names))}"
+    )
     return found
+
+
+def units_of(names: frozenset[str]) -> frozenset[bytes]:
+    """Return the code units that this Python has for opcodes with some arguments of others."""
+    return frozenset(bytes(unit) for unit, each in _OF_ARGUMENT.items() if each.name in names)
 
 
 def _raw_compare(operator: Compare) -> int:

@@ -7,18 +7,19 @@ from types import CodeType
 from typing import Final
 
 from bcmend.bytecode import opcodes
-from bcmend.bytecode.decode import numbers_of
+from bcmend.bytecode.decode import numbers_of, units_of
 
 _TRUTH_JUMPS: Final = numbers_of(opcodes.TRUTH_JUMPS)
 _NULLS: Final = numbers_of(opcodes.NULLS)
 _LOADS: Final = numbers_of(opcodes.LOCAL_LOADS | opcodes.CELL_LOADS)
 _FORMATS: Final = numbers_of(opcodes.FORMATS | opcodes.CONVERSIONS)
 _WITHS: Final = numbers_of(opcodes.BLOCK_ENTRIES - opcodes.ASYNC_BLOCK_ENTRIES)
-_SUBSCRIPTS: Final = numbers_of(
+_OF_ITEMS: Final = (
     opcodes.ITEM_READS | opcodes.SLICE_READS | opcodes.ITEM_STORES | opcodes.SLICE_STORES
 )
+_SUBSCRIPTS: Final = numbers_of(_OF_ITEMS), units_of(_OF_ITEMS)
 _LOOPS: Final = numbers_of(opcodes.LOOPS)
-_ASSERTION: Final = numbers_of(opcodes.ASSERTIONS)
+_ASSERTION: Final = numbers_of(opcodes.ASSERTIONS), units_of(opcodes.ASSERTIONS)
 _CALLS: Final = numbers_of(opcodes.CALLS)
 
 
@@ -35,8 +36,15 @@ def code_objects(code: CodeType) -> Iterator[CodeType]:
             yield from code_objects(constant)
 
 
-def _has(code: CodeType, numbers: frozenset[int]) -> bool:
-    return not numbers.isdisjoint(code.co_code[::2])
+def _has(code: CodeType, numbers: frozenset[int], units: frozenset[bytes] = frozenset()) -> bool:
+    found = code.co_code
+    return (
+        not numbers.isdisjoint(found[::2])
+        or (
+            any(each in found for each in units)  # at any place, which is found out quickly
+            and any(found[at : at + 2] in units for at in range(0, len(found), 2))
+        )
+    )
 
 
 def has_truth_jump(code: CodeType, *, nested: bool = False) -> bool:
@@ -53,7 +61,7 @@ def has_name(code: CodeType, names: frozenset[str]) -> bool:
 def has_assertion(code: CodeType) -> bool:
     """Return whether ``code``, or code nested in it, names ``AssertionError``, as assertions do."""
     return any(
-        _has(each, _ASSERTION) or "AssertionError" in each.co_names for each in code_objects(code)
+        _has(each, *_ASSERTION) or "AssertionError" in each.co_names for each in code_objects(code)
     )
 
 
@@ -74,7 +82,7 @@ def has_with(code: CodeType) -> bool:
 
 def has_subscript(code: CodeType) -> bool:
     """Return whether ``code``, or code nested in it, reads or stores an item of something."""
-    return any(_has(each, _SUBSCRIPTS) for each in code_objects(code))
+    return any(_has(each, *_SUBSCRIPTS) for each in code_objects(code))
 
 
 def calls_a_variable(code: CodeType) -> bool:

@@ -91,5 +91,5 @@ def _functions_in(value: Any) -> Iterator[FunctionType]:
     if type(value) is tuple:
         for each in value:
             yield from _functions_in(each)
-    elif isinstance(value, FunctionType) and value.__module__.partition(".")[0] != _OWN:
+    elif isinstance(value, FunctionType) and str(value.__module__).partition(".")[0] != _OWN:
         yield value

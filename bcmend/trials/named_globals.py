@@ -58,7 +58,7 @@ def _named(value: Any, seen: set[int]) -> Iterator[tuple[dict[str, Any], str]]:
         for each in vars(value).values():
             if isinstance(each, (staticmethod, classmethod, FunctionType)):
                 yield from _named(getattr(each, "__func__", each), seen)
-    elif isinstance(value, FunctionType) and value.__module__.partition(".")[0] != "torch":
+    elif isinstance(value, FunctionType) and str(value.__module__).partition(".")[0] != "torch":
         namespace = value.__globals__
         names = {name for code in code_objects(value.__code__) for name in code.co_names}
         for name in sorted(names & namespace.keys()):

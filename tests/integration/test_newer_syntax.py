@@ -86,7 +86,7 @@ def test_an_arm_with_a_template_is_refused() -> None:
     with bcmend.patched(program):
         torch.compile(program, backend="eager")(torch.ones(2))
         report = bcmend.report(program)
-    assert report.sites and not any(site.is_mended for site in report.sites)
+    assert report.sites and not report.mended
 
 
 def test_annotations_that_name_nothing_are_not_asked_for() -> None:

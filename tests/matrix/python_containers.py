@@ -161,7 +161,8 @@ def _generator(name: str, act: str, start: str = "", kind: str = "generator") ->
 
 def _iterator(name: str, made: str, *, kind: str = "iterator") -> Effect:
     """Return the effect of a step of an iterator; `made` makes it, of another one or not."""
-    look = "operator.length_hint(s.n)" if "s.n" in made else "repr(s.i.__reduce__())"
+    look = "repr(s.i)" if "count" in made else "repr(s.i.__reduce__())"
+    look = "operator.length_hint(s.n)" if "s.n" in made else look
     state = f"s.n = iter([1, 2, 3])\ns.i = {made}"
     return Effect(f"{kind}: {name}", "next(s.i, None)", look, state=state)
 

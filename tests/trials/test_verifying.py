@@ -46,6 +46,15 @@ def test_what_is_equal_is_found_to_be(make, x, options):
     assert "equal in" in str(verdict)
 
 
+def test_functions_of_no_module_are_compared():
+    """Code that is run in a dictionary without a name makes such functions."""
+    names = {}
+    exec("def helper(x):\n    return x * 2", names)
+    exec("def program(x):\n    print(x.sum())\n    return helper(x) if x.sum() > 0 else x", names)
+    assert names["program"].__module__ is None
+    assert bcmend.verify(names["program"], X).equal
+
+
 def test_equal_calls_are_of_mended_code():
     sites = bcmend.verify(programs.Net(), X).sites
     assert {each.kind for each in sites} == {"branch", "guard", "output"}

@@ -22,12 +22,13 @@ Function = Callable[..., Any]
     "StringFormatVariable.sq_concat_impl",
     "ConstantVariable.call_method:join",
     "BuiltinVariable.call_format",
+    "BuiltinVariable.call_repr",
 )
 def texts_of_numbers() -> Function:
     def program(x: Tensor) -> Any:
         first, last = x[0].item(), x[2].item()
         text = "first " + f"{first}" + "!"
-        joined = ", ".join([text, f"{last}", "end"])
+        joined = ", ".join([text, f"{last}", str(first), repr(last)])
         y = x + 1
         formatted = "{} and {} of {}".format(first, last, y)
         y.add_(1)

@@ -197,6 +197,19 @@ def _formatted(tx: Any, value: Value, form: Value | None = None) -> Value:
     return found
 
 
+@handlers.method(compat.BuiltinVariable, methods.CALL_STR, _PURPOSE, place=1)
+@handlers.method(compat.BuiltinVariable, methods.CALL_REPR, _PURPOSE)
+def _call_text(call: Call) -> Answer:
+    """Model ``str(number)`` and ``repr(number)``, which are what a format without a form gives.
+
+    From Python 3.13 on ``f"{number!r}"`` calls ``repr``.
+    """
+    value = call.args[0].realize() if len(call.args) == 1 and not call.kwargs else None
+    if not isinstance(value, compat.SymNodeVariable):
+        return PASS
+    return _formatted(call.tx, value)
+
+
 def _as_of_now(tx: compat.Tracer, site: LiveSite, value: Value) -> Value:
     """Return ``value`` as a text shows it, whatever is changed later."""
     copied = attempt(lambda: record_builder.snapshot(tx, site, value))
