@@ -41,6 +41,8 @@ SUMS_OF_SIZES_FAIL_IN_BACKWARDS: Final = _RELEASE != "2.13"
 #: Inductor removes a copy of what the graph changes later: its readers have the later contents.
 COPIES_OF_CHANGED_ARE_REMOVED: Final = _RELEASE != "2.15"
 FACTORS_OF_PRODUCTS_ARE_LOST: Final = _RELEASE != "2.15"
+#: The backward of a loop that begins with a turn of its own writes over a gradient.
+LOOPS_WRITE_OVER_RESULTS: Final = _RELEASE == "2.13"
 #: AOTAutograd's cache gives the graph of one float for another that was computed of a float.
 COMPUTED_FLOATS_ARE_FROZEN: Final = _RELEASE != "2.15"
 #: A view of half of a dynamic size cannot be given to the sides of ``torch.cond``.

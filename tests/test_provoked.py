@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -51,10 +50,6 @@ def _compiled(*arguments: Tensor, grad: bool = False) -> Callable[[Program], obj
 
     return run
 
-
-#: From Python 3.12 on a short call that is returned is copied into each way that leads to it, which
-#: then takes over the callable and its NULL.
-COPIES_RETURNS = sys.version_info >= (3, 12)
 
 X = torch.tensor([1.0, 2.0, 3.0])
 ON_X = _compiled(X)
@@ -326,15 +321,6 @@ def _maker(x: Tensor) -> Callable[[Tensor], Tensor]:
     return x.add
 
 
-def _choosing_an_argument_of_what_is_returned(x: Tensor) -> Tensor:
-    return _maker(x)(x if x.sum() > 0 else -x)
-
-
-def _choosing_before(x: Tensor) -> Tensor:
-    chosen = x if x.sum() > 0 else -x
-    return _maker(x)(chosen)
-
-
 def _generator_in_a_block(x: Tensor) -> Tensor:
     def numbers() -> Iterator[int]:
         with torch.no_grad():
@@ -483,11 +469,6 @@ PROVOCATIONS = (
     Provocation("multi-element-condition", _testing_many, _testing_any, run=ON_X),
     Provocation("not-captured", _simple, _simple, run=_run_with_a_failing_back_end),
     Provocation("handler-in-caller", _checking_in_try, _checking_before_try, run=_compiled(LARGE)),
-    *(
-        [Provocation("stack-shape", _choosing_an_argument_of_what_is_returned, _choosing_before)]
-        if COPIES_RETURNS
-        else []
-    ),
     Provocation("alias-changed", _alias_written_later, _copy_made_in_the_branch, run=ON_X),
     Provocation(
         "where-would-speculate",
@@ -545,6 +526,7 @@ def test_a_program_gets_the_refusal_and_following_its_hint_removes_it(case: Prov
 
 
 def test_every_reason_is_provoked() -> None:
-    # Only another torch provokes the first: ``tests/dynamo/contract/test_changed_torch.py``.
-    unknown_here = {"torch-differs"} if COPIES_RETURNS else {"torch-differs", "stack-shape"}
+    # Another torch alone provokes the first: ``tests/dynamo/contract/test_changed_torch.py``; code
+    # that no compiler writes the other.
+    unknown_here = {"torch-differs", "stack-shape"}
     assert {case.slug for case in PROVOCATIONS} == set(REASONS) - unknown_here

@@ -46,6 +46,12 @@ def closes_new_generators_unseen(output: Any, before: list[Any]) -> bool:
     return all(map(translators.runs_nothing_when_closed, new))
 
 
+def drop_closed_generators(output: Any, closed: list[Any]) -> None:
+    """Have a trace not close generators at its end."""
+    table = getattr(output, LOCAL_GENERATORS, [])
+    table[:] = [each for each in table if not any(each is one for one in closed)]
+
+
 def output_of(effects: Any) -> Any:
     """Return the trace that side effects belong to."""
     return effects.output_graph_weakref()

@@ -20,18 +20,26 @@ loss reads and the call then adds to. The backward, and what reads the copy late
 written since. Works round ``remove_noop_ops`` (torch/_inductor/fx_passes/post_grad.py); reproduced
 on 2.13.0, mended in 2.15. This can go when ``test_a_copy_of_what_is_changed_later_is_removed``
 there fails on all releases.
+
+And it takes the memory of what a loop begins with for free behind the loop. Where a turn returns
+one of its inputs as it is, as the backward of a loop does with a gradient that no turn adds to,
+that memory is the result. So none is used again in a graph with a loop. Works round
+``WhileLoop.create`` (torch/_inductor/ir.py); reproduced on 2.13.0 and 2.15.0, no issue is known.
+This can go when ``test_what_a_turn_returns_as_it_is_is_written_over`` there fails.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Final
 
 import torch
 from torch.fx import GraphModule, Node
 
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, fx_graph, hooks
 from bcmend.dynamo.models import methods
+from bcmend.tracing.backends.backward_compilers import with_backward
 
 #: The releases of torch from which on these do not hold, and what works round them can go.
 UNTIL: Final = {
@@ -39,7 +47,8 @@ UNTIL: Final = {
     "test_a_copy_of_what_is_changed_later_is_removed": "2.15",
 }
 _REMOVES_COPIES: Final = "remove_noop_ops"
-_WITH_GRAPHS_INSIDE: Final = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
+_LOOP: Final = torch.ops.higher_order.while_loop
+_WITH_GRAPHS_INSIDE: Final = (torch.ops.higher_order.cond, _LOOP)
 
 
 def is_at_stake(module: GraphModule) -> bool:
@@ -87,3 +96,28 @@ def copies_kept(*, is_at_stake: bool) -> Any:
         return nullcontext()
     passes = [*filter(None, [compat.inductor_config.disabled_passes]), _REMOVES_COPIES]
     return compat.inductor_config.patch(disabled_passes=",".join(passes))
+
+
+@hooks.around(compat.AotAutograd, methods.CALL, "memory behind loops", gate=None, place=3)
+def _compile_loops(inner: Any, compiler: Any, module: Any, *more: Any, **named: Any) -> Any:
+    if not (isinstance(module, GraphModule) and _has_loop(module)):
+        return inner(compiler, module, *more, **named)
+    with _nothing_reused():
+        return inner(with_backward(compiler, _reusing_nothing), module, *more, **named)
+
+
+def _has_loop(module: GraphModule) -> bool:
+    graphs = fx_graph.graphs_in(module)
+    return any(graph.find_nodes(op="call_function", target=_LOOP) for graph in graphs)
+
+
+def _reusing_nothing(compile_backward: Callable[..., Any]) -> Callable[..., Any]:
+    def compiled(*given: Any, **named: Any) -> Any:
+        with _nothing_reused():
+            return compile_backward(*given, **named)
+
+    return compiled
+
+
+def _nothing_reused() -> Any:
+    return compat.inductor_config.patch(allow_buffer_reuse=False)

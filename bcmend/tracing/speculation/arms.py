@@ -84,7 +84,8 @@ class Effects:
     ``attributes`` are stores to what was there before; ``made`` maps the objects that the arm made,
     by identity, to the stores to them.
     ``tensors`` are the proxies of the main trace whose tensors were changed in place;
-    ``consumed`` its iterators that were advanced; ``other`` is a change that no rule merges: the
+    ``consumed`` its iterators that were advanced, and ``left_open`` the generators among them that
+    would run code when they are closed; ``other`` is a change that no rule merges: the
     slug of a reason, and what it is.
     """
 
@@ -93,6 +94,7 @@ class Effects:
     containers: tuple[ContainerChange, ...] = ()
     tensors: tuple[Proxy, ...] = ()
     consumed: tuple[Value, ...] = ()
+    left_open: tuple[Value, ...] = ()
     other: closed_world.Unmerged | None = None
 
     @property
@@ -432,7 +434,8 @@ def _effects(
         if snapshots.is_exception(location.owner) and location.key in exceptions.OF_PYTHON:
             other = other or f"{location.key} of an exception"  # Dynamo has a field for it
     unmerged = ("arm-effects", other) if other else None
-    return Effects(attributes, made, containers, tensors, consumed, unmerged)
+    left_open = tuple(filter(iterators.runs_code_when_closed, consumed))
+    return Effects(attributes, made, containers, tensors, consumed, left_open, unmerged)
 
 
 def _changes_of_objects(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, snapshots
-from bcmend.dynamo.models import exceptions, methods, translators
+from bcmend.dynamo.models import effect_tables, exceptions, methods, translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
 from bcmend.names import PREFIX
@@ -107,6 +107,45 @@ def end_here(
     stay = (each for each in effects.id_to_variable.values() if each.source is not None)
     values = [*left, *held, *effects.store_attr_mutations.values(), *stay]
     return not any(frames.holds(values, each, effects) for each in consumed)
+
+
+def runs_code_when_closed(variable: Value) -> bool:
+    """Return whether a value is a generator that runs code when it is closed now.
+
+    What it goes over, another generator, is closed with it.
+    """
+    if not isinstance(variable, compat.LocalGeneratorObjectVariable):
+        return False
+    if translators.is_exhausted(variable):
+        return False
+    inside = translators.frame_of_generator(variable).stack
+    return _is_suspended_in_a_block(variable) or any(map(runs_code_when_closed, inside))
+
+
+def close_in_arms(
+    tx: compat.Tracer, consumed: Sequence[Sequence[Value]], left_open: Sequence[Sequence[Value]]
+) -> bool:
+    """Return whether generators that arms have advanced are closed unseen behind the branch.
+
+    There they stand as before it. Python closes them where they are dropped, and Dynamo at the end
+    of the trace as they stand, in torch 2.13 never. So every arm has to bring them to where nothing
+    runs, and they are closed no more.
+
+    Args:
+        consumed: of each arm, the iterators that it has advanced.
+        left_open: of each arm, the generators among them that would run code when they are closed.
+    """
+    kind = compat.LocalGeneratorObjectVariable
+    found = {id(each): each for arm in consumed for each in arm if isinstance(each, kind)}
+    for key, each in found.items():
+        for advanced, opened in zip(consumed, left_open, strict=True):
+            is_advanced = any(id(one) == key for one in advanced)
+            if any(id(one) == key for one in opened) or not (
+                is_advanced or not runs_code_when_closed(each)
+            ):
+                return False
+    effect_tables.drop_closed_generators(tx.output, list(found.values()))
+    return True
 
 
 def _was_made_here(variable: Value) -> bool:

@@ -38,6 +38,7 @@ from tests.differences_of_torch import (
     COPIES_OF_CHANGED_ARE_REMOVED,
     FACTORS_OF_PRODUCTS_ARE_LOST,
     JOINED_ROWS_ARE_WRONG,
+    LOOPS_WRITE_OVER_RESULTS,
     MASKS_BEHIND_CHOICES_FAIL,
     NUMBERS_IN_RANGES_ARE_COUNTED,
     PRODUCTS_OF_SIZES_ARE_TAKEN_TOGETHER,
@@ -258,6 +259,54 @@ def test_the_backward_of_a_choice_writes_over_an_argument(is_donated: bool) -> N
         compiled(*inputs).square().sum().backward()
     is_as_before = all(map(torch.equal, inputs, before))
     assert is_as_before is not (is_donated and SIDES_WRITE_OVER_ARGUMENTS)
+
+
+def _turn(matrix: Tensor, x: Tensor, rest: Tensor, way: Tensor, size: Tensor) -> tuple[Tensor, ...]:
+    step = matrix @ way
+    length = size / (way @ step)
+    x, rest = x + length * way, rest - length * step
+    following = rest @ rest
+    return x, rest, rest + following / size * way, following
+
+
+def _begun(right: Tensor) -> tuple[Tensor, ...]:
+    rest = right * 1
+    return torch.zeros_like(right), rest, rest.clone(), rest @ rest
+
+
+def _with_a_loop(matrix: Tensor, right: Tensor) -> Any:
+    begun = torch.zeros((), dtype=torch.int64), *_turn(matrix, *_begun(right))
+    return torch.while_loop(
+        lambda turn, *state: turn < 3,
+        lambda turn, *state: (turn + 1, *_turn(matrix, *state)),
+        begun,
+    )[1]
+
+
+def _of_a_loop(matrix: Tensor, right: Tensor) -> Tensor:
+    state = _begun(right)
+    for _ in range(4):
+        state = _turn(matrix, *state)
+    return state[0]
+
+
+@pytest.mark.skipif(
+    not LOOPS_WRITE_OVER_RESULTS, reason="it shows in other programs: test_loop_gradients.py"
+)
+@pytest.mark.parametrize("reuses", [True, False])
+def test_what_a_turn_returns_as_it_is_is_written_over(reuses: bool) -> None:
+    """``bcmend/tracing/backends/donated_memory.py``"""
+    drawn = torch.Generator().manual_seed(0)
+    rows = torch.randn(6, 6, generator=drawn) * 0.3
+    given = rows @ rows.t() + torch.eye(6), torch.randn(6, generator=drawn)
+    found = []
+    with torch._inductor.config.patch(allow_buffer_reuse=reuses):
+        for program in (_of_a_loop, torch.compile(_with_a_loop, fullgraph=True)):
+            inputs = [each.clone().requires_grad_() for each in given]
+            (program(*inputs) * torch.linspace(0.5, 1.5, 6)).sum().backward()
+            found.append([each.grad for each in inputs])
+    pairs = zip(*found, strict=True)
+    assert all(torch.allclose(one, other, atol=1e-4) for one, other in pairs) is not reuses
 
 
 def _with_a_copy(x: Tensor, weight: Tensor) -> Any:

@@ -50,7 +50,7 @@ def _code() -> CodeType:
 
 def _tracer(code: CodeType, **attributes: Any) -> Any:
     """Return a frame with ``code``, which no other has called."""
-    instruction = SimpleNamespace(opname="LOAD_FAST", positions=(3, 3, 1, 2))
+    instruction = SimpleNamespace(opname="LOAD_FAST", arg=0, positions=(3, 3, 1, 2))
     tx = SimpleNamespace(f_code=code, current_instruction=instruction, parent=None, **attributes)
     tx.f_globals = {}
     tx.output = SimpleNamespace(root_tx=tx)

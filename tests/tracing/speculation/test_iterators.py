@@ -127,6 +127,111 @@ def test_a_generator_that_stands_in_a_block_keeps_the_jump() -> None:
     assert "consumes-iterator" in _refusals(_compare(_open_generator, fullgraph=False))
 
 
+def _closed_behind_the_branch(x: Tensor, log: list[str]) -> Tensor:
+    def numbers() -> Iterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("closed")
+
+    given = numbers()
+    y = x + next(given)
+    if x.sum() > 0:
+        y = x * next(given)
+    given.close()
+    return y
+
+
+def _closed_on_one_side(x: Tensor, log: list[str]) -> Tensor:
+    def numbers() -> Iterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("closed")
+
+    given = numbers()
+    y = x + next(given)
+    if x.sum() > 0:
+        given.close()
+        log.append("left")
+        y = x * 2
+    log.append("end")
+    return y
+
+
+def _dropped(x: Tensor, log: list[str]) -> Tensor:
+    def numbers() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            log.append("closed")
+
+    given = numbers()
+    y = x + next(given)
+    if x.sum() > 0:
+        y = x * next(given, 9)
+    log.append("end")
+    return y
+
+
+def _thrown_into(x: Tensor, log: list[str]) -> Any:
+    def numbers() -> Iterator[int]:
+        try:
+            yield 1
+            yield 2
+        except ValueError:
+            log.append("caught")
+            yield 7
+        yield 8
+
+    given: Any = numbers()
+    y = x + next(given)
+    if x.sum() > 0:
+        y = x * given.throw(ValueError())
+    return y, list(given)
+
+
+def _of_a_generator(x: Tensor, log: list[str]) -> Tensor:
+    def inner() -> Iterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("inner")
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from inner()
+        finally:
+            log.append("outer")
+
+    given = numbers()
+    y = x + next(given)
+    if x.sum() > 0:
+        y = x * next(given)
+    given.close()
+    return y
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "program",
+    [_closed_behind_the_branch, _closed_on_one_side, _dropped, _thrown_into, _of_a_generator],
+    ids=lambda program: program.__name__[1:],
+)
+def test_a_generator_is_closed_as_often_as_in_eager_execution(program: Any, training: bool) -> None:
+    assert_equivalent(
+        lambda: fresh(program),
+        lambda: [call(torch.tensor([value, 1.0]), []) for value in (0.5, -9.0, 2.5)],
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+        training=training,
+    )
+
+
 class _Kind(Tensor):
     pass
 
