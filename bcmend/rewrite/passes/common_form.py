@@ -128,30 +128,38 @@ def _loops(function: FunctionCode) -> Iterator[_Loop]:
 def _test_from(code: Sequence[Instruction], start: int, end: int) -> range:
     """Return the test that a loop begins with, which leaves it behind ``end``; or nothing.
 
-    That is one expression, or some of which each may leave: no operand is left between them.
+    That is one expression, or some of which each may leave, or go on with another or with the
+    loop: no operand is left between them.
     """
     depth, last, parts = 0, start, 0
+    inside: set[int] = set()
     for index in range(start, end):
         each = code[index]
         known = row(each.op)
         if each.op in TRUTH_JUMPS:
             if depth != 1 or not known.pops_condition or not isinstance(each.target, int):
                 break
-            if each.target <= end:
+            depth, parts = 0, parts + 1
+            if each.target > end:
+                last = index + 1
+            elif each.target > index:
+                inside.add(each.target)
+            else:
                 break
-            depth, last, parts = 0, index + 1, parts + 1
             continue
         pops, pushes = known.effect(each.arg)
         is_plain = known.jump is None and known.falls_through and not known.suspends
         if not is_plain or known.needs(each.arg) > depth or depth - pops + pushes == 0:
             break
         depth += pushes - pops
-    return range(start, last) if parts <= _BYTES_OF_A_JUMP else range(0)
+    is_whole = parts <= _BYTES_OF_A_JUMP and all(each <= last for each in inside)
+    return range(start, last) if is_whole else range(0)
 
 
 def _is_entered(code: Sequence[Instruction], test: range) -> bool:
-    """Return whether a jump leads into a test, behind its start."""
-    return any(each.target in test and each.target != test.start for each in code)
+    """Return whether a jump from elsewhere leads into a test, behind its start."""
+    others = (each.target for index, each in enumerate(code) if index not in test)
+    return any(each in test and each != test.start for each in others)
 
 
 def _has_one_handler(function: FunctionCode, loop: _Loop) -> bool:
@@ -163,14 +171,19 @@ def _has_one_handler(function: FunctionCode, loop: _Loop) -> bool:
     )
 
 
-def _second_test(code: Sequence[Instruction], loop: _Loop) -> Iterator[Instruction]:
+def _second_test(code: Sequence[Instruction], loop: _Loop) -> Iterator[Item]:
     """Yield the test of a loop, to go round it or on; its jumps are known by offsets of their own.
 
     They are those of the bytes of the jump that it replaces.
     """
     offset = code[loop.end].offset
+    places = {each.target: Label() for each in code[loop.test.start : loop.test.stop]}
     for index in loop.test:
         each = code[index]._replace(offset=offset)
+        if index in places:
+            yield places[index]
+        if each.target in loop.test:
+            each = each._replace(target=places[each.target])
         if each.op not in TRUTH_JUMPS:
             yield each
         elif index + 1 == loop.test.stop and each.target == loop.end + 1:

@@ -10,6 +10,7 @@ import pytest
 
 from bcmend.bytecode import behavior
 from bcmend.bytecode.assemble import assemble
+from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import Instruction
 from bcmend.bytecode.opcodes import COMMON_CONSTANTS, TRUTH_JUMPS
 from bcmend.rewrite.passes.common_form import in_common_form, inlines_builtins
@@ -36,6 +37,25 @@ def _while_two(a, b):
 
 def _while_either(a, b):
     while a < b or a % 5:
+        a += 1
+    return a
+
+
+def _while_many(a, b):
+    n = 0
+    while (a < b and n < 3) or not (a % 4 or n > 9):
+        a, n = a + 1, n + 1
+    return a, n
+
+
+def _while_chained(a, b):
+    while 0 <= a < b:
+        a += 2
+    return a
+
+
+def _while_chosen(a, b):
+    while a < b if b > 3 else a < 2:
         a += 1
     return a
 
@@ -115,6 +135,9 @@ PROGRAMS = [
     _while_one,
     _while_two,
     _while_either,
+    _while_many,
+    _while_chained,
+    _while_chosen,
     _while_else,
     _while_true,
     _while_named,
@@ -148,7 +171,8 @@ def _tests(program: Callable[..., Any]) -> list[Instruction]:
 
 
 @pytest.mark.parametrize(
-    ("program", "count"), [(_while_one, 2), (_while_named, 2), (_while_in_while, 4)]
+    ("program", "count"),
+    [(_while_one, 2), (_while_named, 2), (_while_in_while, 4)],
 )
 def test_the_test_of_a_loop_stands_twice(program: Callable[..., Any], count: int) -> None:
     jumps = _tests(program)
@@ -171,3 +195,10 @@ def test_no_builtin_is_compared_with_its_name() -> None:
     assert not _constants(_builtins.__code__)
     assert inlines_builtins(_builtins.__code__) == behavior.SOME_BUILTINS_ARE_INLINED
     assert not inlines_builtins(_while_one.__code__)
+
+
+@pytest.mark.skipif(not behavior.LOOPS_TEST_ONCE, reason="the compiler writes it twice")
+@pytest.mark.parametrize("program", [_while_either, _while_many])
+def test_a_test_of_several_parts_stands_twice(program: Callable[..., Any]) -> None:
+    found = [each for each in decode(program.__code__).instructions if each.op in TRUTH_JUMPS]
+    assert len(_tests(program)) == 2 * len(found)
