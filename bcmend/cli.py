@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser(
         "verify",
         help="say whether a call of an object, mended, shows what it does in eager execution",
-        epilog="The exit status is 1 where it shows something else.",
+        epilog="The exit status is 1 where it shows something else, and 2 where each call raised.",
     )
     _add_call(verify)
     verify.add_argument("--runs", type=int, default=2, help="how many calls; 2 if left out")
@@ -114,6 +114,11 @@ def _add_call(command: argparse.ArgumentParser) -> Any:
         help='what it is called with, as "torch.ones(3), scale=2": names are those of the module',
     )
     command.add_argument("--backend", default="eager", help="of torch.compile; eager if left out")
+    command.add_argument(
+        "--expect-error",
+        action="store_true",
+        help="the call is to raise; else the exit status is 2 where it does",
+    )
     form = command.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON instead of text")
     return form
@@ -228,7 +233,7 @@ def _explain(parsed: argparse.Namespace) -> int:
         raise _InputError(f"cannot explain {parsed.target}: {_first_line(error)}") from error
     text = found.to_html() if parsed.html else str(found)
     print(found.to_json() if parsed.json else text)
-    return 0
+    return _status_of_call(found.raised, parsed)
 
 
 def _verify(parsed: argparse.Namespace) -> int:
@@ -242,7 +247,14 @@ def _verify(parsed: argparse.Namespace) -> int:
     except BcmendError as error:
         raise _InputError(f"cannot verify {parsed.target}: {_first_line(error)}") from error
     print(verdict.to_json() if parsed.json else verdict)
-    return 0 if verdict.equal else 1
+    if not verdict.equal:
+        return 1
+    return _status_of_call(verdict.each_call_raised, parsed)
+
+
+def _status_of_call(raised: object, parsed: argparse.Namespace) -> int:
+    """Return the exit status of what was found of a call: 2 where it raised, unless it is to."""
+    return 2 if raised and not parsed.expect_error else 0
 
 
 def _why(parsed: argparse.Namespace) -> int:
@@ -264,7 +276,7 @@ def _why(parsed: argparse.Namespace) -> int:
     found = bcmend.why(subject)
     bcmend.unpatch(subject)
     print(found.to_json() if parsed.json else found)
-    return 0
+    return _status_of_call(raised, parsed)
 
 
 def _raised_by(called: Any, arguments: Any, keywords: Any) -> Exception | None:

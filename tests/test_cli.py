@@ -195,9 +195,19 @@ def test_why_says_what_a_call_was_traced_for(model_module, capsys):
 
 
 def test_why_shows_what_was_traced_until_the_call_has_failed(model_module, capsys):
-    assert cli.main(["why", "cli_model:Net", "--call", "'text'"]) == 0
-    shown = capsys.readouterr()
-    assert "the call raised" in shown.err and shown.out.startswith("bcmend: ")
+    target = ["why", "cli_model:Net", "--call", "'text'"]
+    for more, status in (([], 2), (["--expect-error"], 0)):
+        assert cli.main([*target, *more]) == status
+        shown = capsys.readouterr()
+        assert "the call raised" in shown.err and shown.out.startswith("bcmend: ")
+
+
+@pytest.mark.parametrize("command", ["verify", "explain"])
+def test_a_call_that_raises_ends_with_2_unless_it_is_to(model_module, capsys, command):
+    target = [command, "cli_model:Net", "--call", "torch.ones(3, dtype=torch.complex64)"]
+    assert cli.main(target) == 2
+    assert "NotImplementedError" in capsys.readouterr().out
+    assert cli.main([*target, "--expect-error"]) == 0
 
 
 def test_an_explanation_is_text_json_or_a_page(model_module, capsys):

@@ -117,6 +117,11 @@ class Explanation:
     mended: Side
     causes: tuple[Cause, ...]
 
+    @property
+    def raised(self) -> str:
+        """What the call raises in eager execution, or else stock; empty where it returns."""
+        return self.eager_raised or self.stock.raised
+
     def to_dict(self) -> dict[str, object]:
         """Return everything as dictionaries, lists, strings and numbers alone."""
         found: dict[str, object] = json.loads(json.dumps(asdict(self)))
@@ -135,13 +140,19 @@ class Explanation:
         for number, cause in enumerate(self.causes, 1):
             lines += ["", *_lines_of(number, cause)]
         if not self.causes:
-            lines += ["", "torch captures it in one piece: there is nothing to mend"]
+            lines += ["", _without_causes(self)]
         table = aligned([("", "stock", "mended"), *_figures(self)])
         return "\n".join([*lines, "", *table, *_notes(self)])
 
 
 _SCHEMA: Final = 1
 """Changes where a name in `to_dict()` gets another meaning, or goes."""
+
+
+def _without_causes(found: Explanation) -> str:
+    if found.raised:
+        return f"the call raised {found.raised}: how far torch captures it is not known"
+    return "torch captures it in one piece: there is nothing to mend"
 
 
 def _figures(found: Explanation) -> Iterator[tuple[str, str, str]]:
@@ -239,7 +250,7 @@ def _body(found: Explanation) -> Iterator[str]:
     yield page.facts([("versions", f"torch {found.torch}")])
     yield page.legend(each.status for cause in found.causes for each in cause.treatments)
     if not found.causes:
-        yield "<p>torch captures it in one piece: there is nothing to mend</p>"
+        yield f"<p>{escape(_without_causes(found))}</p>"
         return
     yield "<h2>Where graphs break</h2>"
     yield from map(_cause, found.causes)

@@ -45,6 +45,7 @@ class Verdict:
         is_copied: whether the calls were made in copies of the process.
         difference: the first difference; None where there is none.
         sites: what was mended.
+        raised: what each call raised in eager execution, in one line; empty where it returned.
     """
 
     subject: str
@@ -55,11 +56,17 @@ class Verdict:
     is_copied: bool
     difference: Difference | None
     sites: tuple[SiteRecord, ...]
+    raised: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
         """Whether there is no difference."""
         return self.difference is None
+
+    @property
+    def each_call_raised(self) -> bool:
+        """Whether every call raised: mostly its arguments are wrong, and nothing was compared."""
+        return bool(self.raised) and all(self.raised)
 
     def to_dict(self) -> dict[str, object]:
         """Return everything as dictionaries, lists, strings and numbers alone."""
@@ -73,6 +80,17 @@ class Verdict:
     def __str__(self) -> str:
         calls = plural(self.runs, "call") + (", with gradients" if self.train else "")
         what = f"{calls}, compiled by {self.backend!r}, torch {self.torch}"
+        if self.difference is None and self.each_call_raised:
+            kinds = ", then ".join(dict.fromkeys(self.raised))
+            return "\n".join(
+                [
+                    f"bcmend: {self.subject}: each call raised {kinds}",
+                    f"  so did the mended ones in {what}: nothing else was compared",
+                ]
+            )
+        if self.difference is None and not self.sites:
+            nothing = "no site was mended, nothing to compare"
+            return f"bcmend: {self.subject}: {nothing}: equal in {what}"
         if self.difference is None:
             mended = plural(len(self.sites), "mended site")
             return f"bcmend: {self.subject}: equal in {what}; {mended}"

@@ -109,8 +109,7 @@ class Caller:
         try:
             called(*arguments, **keywords)
         except Exception as error:  # of the program
-            text = " ".join(str(error).split())
-            self.raised = f"{type(error).__name__}: {text:.200}"
+            self.raised = one_line(error)
         return time.perf_counter() - begun
 
     def arguments(self) -> tuple[Any, Any]:
@@ -120,6 +119,12 @@ class Caller:
             return copy.deepcopy(given)
         except Exception:  # what cannot be copied, such as a tensor that was computed, is shared
             return given
+
+
+def one_line(error: Exception) -> str:
+    """Return an exception as one line that is not long."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text:.200}"
 
 
 def counted(subject: TriedCall, *, is_mended: bool) -> Counts:

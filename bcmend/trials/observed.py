@@ -22,7 +22,7 @@ import bcmend
 from bcmend import api
 from bcmend.reports.outcomes import SiteRecord
 from bcmend.trials.apart import TriedCall
-from bcmend.trials.calls import Caller, compiled
+from bcmend.trials.calls import Caller, compiled, one_line
 from bcmend.trials.frozen import (
     FirstDifference,
     Freezer,
@@ -79,9 +79,22 @@ class Way:
 Observed = dict[str, Frozen | MetAgain]
 
 
-def observed(
-    subject: TriedCall, *, way: Way, keeps_all: bool
-) -> tuple[list[Observed], tuple[SiteRecord, ...]]:
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What some calls have shown.
+
+    Attributes:
+        shown: of each call.
+        raised: what each has raised, in one line; empty where it has returned.
+        sites: what was mended.
+    """
+
+    shown: tuple[Observed, ...]
+    raised: tuple[str, ...]
+    sites: tuple[SiteRecord, ...]
+
+
+def observed(subject: TriedCall, *, way: Way, keeps_all: bool) -> Calls:
     """Return what each of some calls shows, and the sites that were mended."""
     called: Any = subject.obj
     outer = named_globals(state_holder(called))
@@ -95,12 +108,13 @@ def observed(
         called = compiled(called, way.backend, is_mended=way.is_mended, **options)
     caller = Caller(subject)
     found = [_call(caller, called, way, keeps_all=keeps_all, outer=outer) for _ in range(way.runs)]
-    return found, api.report(subject.obj).mended if way.is_mended else ()
+    shown, raised = zip(*found, strict=True)
+    return Calls(shown, raised, api.report(subject.obj).mended if way.is_mended else ())
 
 
 def _call(
     caller: Caller, called: Callable[..., Any], way: Way, *, keeps_all: bool, outer: NamedGlobals
-) -> Observed:
+) -> tuple[Observed, str]:
     arguments, keywords = caller.arguments()
     given = {"arguments": arguments, "keywords": keywords}
     return _shown(
@@ -116,7 +130,8 @@ def _call(
 def of_one_call(call: Callable[[], Any], arguments: tuple[Any, ...], *, trains: bool) -> Observed:
     """Return what a call with these arguments shows; ``trains`` says that it goes back as well."""
     none = NamedGlobals({})
-    return _shown(call, {"arguments": arguments}, None, trains=trains, keeps_all=True, outer=none)
+    given = {"arguments": arguments}
+    return _shown(call, given, None, trains=trains, keeps_all=True, outer=none)[0]
 
 
 def _shown(
@@ -127,7 +142,8 @@ def _shown(
     trains: bool,
     keeps_all: bool,
     outer: NamedGlobals,
-) -> Observed:
+) -> tuple[Observed, str]:
+    """Return what a call shows, and what it raises, in one line."""
     result = error = None
     with _output() as events, ExitStack() as modes:
         if trains:
@@ -151,7 +167,7 @@ def _shown(
         "generators": generators,
     }
     frozen: Observed = {aspect: freezer.frozen(each, aspect) for aspect, each in roots.items()}
-    return {**frozen, IDENTITY: freezer.met_again()}
+    return {**frozen, IDENTITY: freezer.met_again()}, "" if error is None else one_line(error)
 
 
 def first_difference_in(

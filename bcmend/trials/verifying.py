@@ -75,17 +75,25 @@ def verify(
         )
     )
     step("eager execution")
-    expected, _ = run_apart(subject, one)
+    expected = run_apart(subject, one)
     step("mended")
-    found, sites = run_apart(subject, other)
-    difference = _first(expected, found, backend)
+    found = run_apart(subject, other)
+    difference = _first(expected.shown, found.shown, backend)
     if difference is not None:
         step("stock")
-        without, _ = run_apart(subject, stock)
-        is_stock = _first(expected, without, backend) is not None
+        without = run_apart(subject, stock)
+        is_stock = _first(expected.shown, without.shown, backend) is not None
         difference = replace(difference, stock=is_stock)
     return Verdict(
-        title_of(obj), torch.__version__, backend, runs, train, makes_copies(), difference, sites
+        title_of(obj),
+        torch.__version__,
+        backend,
+        runs,
+        train,
+        makes_copies(),
+        difference,
+        found.sites,
+        expected.raised,
     )
 
 

@@ -158,7 +158,14 @@ def test_a_call_that_raises_is_explained():
     found = bcmend.explain(programs.Net(), torch.full((2, 4), torch.nan))
     expected = "ValueError: not a number"
     assert (found.eager_raised, found.mended.raised) == (expected, expected)
-    assert expected in str(found)
+    assert found.raised == expected and expected in str(found)
+
+
+def test_a_call_that_raises_before_any_break_says_nothing_about_capture():
+    found = bcmend.explain(torch.nn.Linear(3, 2), torch.ones(2, 4))
+    assert "RuntimeError" in found.raised and not found.causes
+    for text in (str(found), found.to_html()):
+        assert "the call raised RuntimeError" in text and "nothing to mend" not in text
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,31 @@ EQUAL = {
 def test_what_is_equal_is_found_to_be(make, x, options):
     verdict = bcmend.verify(make(), x, **options)
     assert verdict.difference is None and verdict.equal
-    assert "equal in" in str(verdict)
+    assert verdict.each_call_raised is bool(x.isnan().any())
+    assert ("each call raised" if verdict.each_call_raised else "equal in") in str(verdict)
+
+
+class _RaisesOnce(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls == 1:
+            raise KeyError("not yet")
+        return x * 2 if x.sum() > 0 else x
+
+
+def test_what_raises_in_some_calls_is_compared():
+    verdict = bcmend.verify(_RaisesOnce(), X)
+    assert verdict.raised == ("KeyError: 'not yet'", "")
+    assert verdict.equal and not verdict.each_call_raised and "equal in" in str(verdict)
+
+
+def test_where_nothing_is_mended_that_comes_first():
+    text = str(bcmend.verify(torch.nn.Linear(4, 2), X))
+    assert text.startswith("bcmend: Linear: no site was mended, nothing to compare: equal in ")
 
 
 def test_functions_of_no_module_are_compared():
