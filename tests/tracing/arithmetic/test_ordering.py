@@ -97,7 +97,7 @@ def test_an_extreme_of_two_types_scales_a_gradient(fullgraph: bool) -> None:
 
 def test_code_that_cannot_be_traced_for_two_types_has_the_number_in_front_of_the_graph() -> None:
     def program(x: Tensor) -> Any:
-        return str(max(0, x.sum().item()))
+        return str([max(0, x.sum().item())])
 
     def calls() -> list[Any]:
         return [call(torch.tensor(each)) for each in ([1.0, 0.5], [-1.0, 0.5], [3.0, 2.0])]
@@ -110,7 +110,7 @@ def test_code_that_cannot_be_traced_for_two_types_breaks_the_graph(fullgraph: bo
     weight = torch.ones(2, requires_grad=True)  # nothing is computed of it in front of the graph
 
     def program(x: Tensor) -> Any:
-        return str(max(0, (x * weight).sum().item()))
+        return str([max(0, (x * weight).sum().item())])
 
     if not fullgraph:
         assert_equivalent(lambda: program, _calls, fullgraph=False, graphs=None, recompiles=None)
