@@ -1,10 +1,12 @@
 """Runs a try so that nothing of it is left: in a copy of the process, or with all put back.
 
-A copy of the process (``os.fork``) has the object, the compiler and the generators of numbers
-as they are at that moment, and takes with it whatever the try does to them. It runs on one thread
-of the processor, as workers of a ``DataLoader`` do. An accelerator cannot be used in a copy, and
-not every system makes one: there the try gets a copy of the object and runs in this process. What
-was compiled in it is dropped then, and compiled anew when it is called next.
+A copy of the process (``os.fork``) has the object, the compiler and the generators of numbers as
+they are at that moment, and takes with it whatever the try does to them. It runs on one thread of
+the processor, as workers of a ``DataLoader`` do. An accelerator cannot be used in a copy, and not
+every system makes one: there the try gets a copy of the object and runs in this process. So it does
+where it goes back and autograd has threads, as when something compiled has gone back in a build of
+torch for an accelerator: then no copy of the process can. What was compiled in it is dropped then,
+and compiled anew when it is called next.
 """
 
 from __future__ import annotations
@@ -62,21 +64,47 @@ class TriedCall:
 Try = Callable[[TriedCall], Found]
 
 
-def makes_copies() -> bool:
-    """Return whether tries run in copies of the process."""
-    return hasattr(os, "fork") and not torch.accelerator.is_available()
+def makes_copies(*, goes_back: bool = False) -> bool:
+    """Return whether tries run in copies of the process, in which those that go back can."""
+    can_copy = hasattr(os, "fork") and not torch.accelerator.is_available()
+    return can_copy and (not goes_back or _copies_go_back())
 
 
-def run_apart(subject: TriedCall, attempt: Try[Found], seconds: float | None = None) -> Found:
+def _copies_go_back() -> bool:
+    """Return whether autograd works in a copy of the process: of its threads there are none."""
+    source, target = os.pipe()
+    child = _forked()
+    if child == 0:
+        try:
+            torch.ones((), requires_grad=True).mul(2).backward()  # type: ignore[no-untyped-call]
+            os.write(target, b"+")
+        finally:
+            os._exit(0)
+    os.close(target)
+    with os.fdopen(source, "rb") as answers:
+        can_go_back = bool(answers.read())
+    _ended(child)
+    return can_go_back
+
+
+def run_apart(
+    subject: TriedCall,
+    attempt: Try[Found],
+    seconds: float | None = None,
+    *,
+    is_copied: bool | None = None,
+) -> Found:
     """Return what ``attempt`` finds, which has to be plain data; leave nothing of it behind.
 
-    ``seconds`` is how long it may take in a copy of the process.
+    ``seconds`` is how long it may take in a copy of the process, ``is_copied`` whether it runs in
+    one, as ``makes_copies`` has said.
 
     Raises:
         TrialError: the process cannot be copied and the object cannot either, or something is
             patched in it; the copy has ended, or takes longer; or the attempt has raised something.
     """
-    return _in_a_copy(subject, attempt, seconds) if makes_copies() else _put_back(subject, attempt)
+    is_copied = makes_copies() if is_copied is None else is_copied
+    return _in_a_copy(subject, attempt, seconds) if is_copied else _put_back(subject, attempt)
 
 
 # A copy of the process
@@ -110,14 +138,18 @@ _COPIES: Final = 5
 def _copied(subject: TriedCall, attempt: Try[Any]) -> tuple[int, int]:
     """Make a copy of the process; return its number, and where it answers."""
     source, target = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are none of the copy's
-        child = os.fork()
+    child = _forked()
     if child == 0:
         os.close(source)
         _serve(subject, attempt, target)
     os.close(target)
     return child, source
+
+
+def _forked() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are none of the copy's
+        return os.fork()
 
 
 def _ended(child: int) -> int:

@@ -50,8 +50,11 @@ class _Difference:
 
 def compare(code: CodeType, mended: _Call, plain: _Call, arguments: tuple[Any, ...]) -> bool:
     """Return whether a call may be made mended, and compiled for that."""
-    if not makes_copies():
-        _say_once("a process with an accelerator cannot be copied: first calls are not compared")
+    if not makes_copies(goes_back=torch.is_grad_enabled()):
+        _say_once(
+            "a process with an accelerator, or with threads of autograd, cannot be copied: first "
+            "calls are not compared"
+        )
         return True
     if any(map(_is_shared, tensors_in(arguments))):
         _say_once("copies of the process would change tensors in shared memory: not compared")

@@ -74,14 +74,15 @@ def verify(
             replace(mended, is_mended=False),
         )
     )
+    is_copied = makes_copies(goes_back=train)
     step("eager execution")
-    expected = run_apart(subject, one)
+    expected = run_apart(subject, one, is_copied=is_copied)
     step("mended")
-    found = run_apart(subject, other)
+    found = run_apart(subject, other, is_copied=is_copied)
     difference = _first(expected.shown, found.shown, backend)
     if difference is not None:
         step("stock")
-        without = run_apart(subject, stock)
+        without = run_apart(subject, stock, is_copied=is_copied)
         is_stock = _first(expected.shown, without.shown, backend) is not None
         difference = replace(difference, stock=is_stock)
     return Verdict(
@@ -90,7 +91,7 @@ def verify(
         backend,
         runs,
         train,
-        makes_copies(),
+        is_copied,
         difference,
         found.sites,
         expected.raised,

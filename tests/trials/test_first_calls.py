@@ -184,7 +184,7 @@ def test_random_numbers_that_a_back_end_draws_in_its_own_way_are_no_fault(
 def test_a_process_that_cannot_be_copied_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(first_calls, "makes_copies", lambda: False)
+    monkeypatch.setattr(first_calls, "makes_copies", lambda **_: False)
     monkeypatch.setattr(first_calls, "_SAID", set())
     compiled = torch.compile(bcmend.patch(Net(), policy=FIRST), backend="eager")
     for size in (3, 4):

@@ -59,6 +59,23 @@ class _RaisesOnce(torch.nn.Module):
         return x * 2 if x.sum() > 0 else x
 
 
+def test_where_a_copy_cannot_go_back_it_is_tried_in_this_process(monkeypatch):
+    monkeypatch.setattr(apart, "_copies_go_back", lambda: False)
+    verdict = bcmend.verify(programs.Net(), X, train=True, backend="aot_eager")
+    assert verdict.equal and not verdict.is_copied and not verdict.each_call_raised
+    assert bcmend.verify(programs.Net(), X).is_copied
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_whether_a_copy_can_go_back_is_tried_in_one(monkeypatch, succeeds):
+    def backward(tensor):
+        if not succeeds:
+            raise RuntimeError("autograd has threads")
+
+    monkeypatch.setattr(torch.Tensor, "backward", backward)
+    assert apart.makes_copies(goes_back=True) is (succeeds and apart.makes_copies())
+
+
 def test_what_raises_in_some_calls_is_compared():
     verdict = bcmend.verify(_RaisesOnce(), X)
     assert verdict.raised == ("KeyError: 'not yet'", "")
@@ -304,7 +321,7 @@ def test_nothing_of_the_caller_s_is_changed():
 
 def test_it_works_in_this_process(monkeypatch):
     for module in (apart, verifying):
-        monkeypatch.setattr(module, "makes_copies", lambda: False)
+        monkeypatch.setattr(module, "makes_copies", lambda **_: False)
     model = programs.Noisy()
     state = torch.get_rng_state()
     verdict = bcmend.verify(model, torch.ones(3), train=True)

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from bcmend.bytecode import behavior, decode
 from tests.dynamo.contract import changed_torch
 
-#: Another body of a method that an optional group of hooks stands in front of.
-OTHER_WITH = """
-entered = symbolic_convert.InstructionTranslatorBase.BEFORE_WITH
-def BEFORE_WITH(self, inst):
+#: What a block of ``with`` is entered by: an optional group of hooks stands in front of it.
+ENTERS = decode.LOOKS_UP if behavior.WITH_KEEPS == 2 else decode.ENTERS_A_BLOCK
+#: Another body of it.
+OTHER_WITH = f"""
+entered = symbolic_convert.InstructionTranslatorBase.{ENTERS}
+def {ENTERS}(self, inst):
     return entered(self, inst)
-symbolic_convert.InstructionTranslatorBase.BEFORE_WITH = BEFORE_WITH
+symbolic_convert.InstructionTranslatorBase.{ENTERS} = {ENTERS}
 """
 #: Another body of a method that every mended branch needs.
 OTHER_SIDE_EFFECTS = """
@@ -46,11 +49,11 @@ def test_one_group_of_hooks_stands_aside_and_all_else_works(tmp_path: Path) -> N
     assert sites[FIRST_BRANCH][0] == "mended" and sites[OUTPUT][0] == "mended"
     assert sites[SECOND_BRANCH] == ("refused", "torch-differs")
     (detail,) = [detail for line, *_, detail in found["sites"] if line == SECOND_BRANCH]
-    for part in ("BEFORE_WITH", found["version"]):
+    for part in (ENTERS, found["version"]):
         assert part in detail
     ((category, message),) = found["warned"]  # one for the process, although two are patched
     assert category == "UntestedTorch"
-    for part in ("BEFORE_WITH", found["version"], found["tested"]):
+    for part in (ENTERS, found["version"], found["tested"]):
         assert part in message
 
 
@@ -89,7 +92,7 @@ def test_where_the_core_is_concerned_nothing_is_patched(
 def test_it_is_an_error_if_the_environment_says_so(tmp_path: Path) -> None:
     found = changed_torch.run(tmp_path, OTHER_WITH, BCMEND_UNTESTED_TORCH="error")
     assert found["error"].startswith("UntestedTorch: ")
-    assert "BEFORE_WITH" in found["error"]
+    assert ENTERS in found["error"]
     assert found["equal"] and not found["patched"]
 
 
