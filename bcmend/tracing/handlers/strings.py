@@ -202,10 +202,12 @@ def _formatted(tx: Any, value: Value, form: Value | None = None) -> Value:
 def _call_text(call: Call) -> Answer:
     """Model ``str(number)`` and ``repr(number)``, which are what a format without a form gives.
 
-    From Python 3.13 on ``f"{number!r}"`` calls ``repr``.
+    From Python 3.13 on ``f"{number!r}"`` calls ``repr``. Of a number that is given to the frame, or
+    computed of such, the text would hold for that one alone: each turn of a loop that breaks the
+    graph would be compiled.
     """
     value = call.args[0].realize() if len(call.args) == 1 and not call.kwargs else None
-    if not isinstance(value, compat.SymNodeVariable):
+    if not isinstance(value, compat.SymNodeVariable) or not is_unbacked(value):
         return PASS
     return _formatted(call.tx, value)
 
