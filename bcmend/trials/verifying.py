@@ -17,6 +17,7 @@ from bcmend.trials.apart import makes_copies, run_apart
 from bcmend.trials.observed import (
     ASPECTS,
     EXACT,
+    Calls,
     Observed,
     Way,
     first_difference_in,
@@ -62,29 +63,23 @@ def verify(
             torch has no such back end.
         TrialError: the calls could not be made.
     """
-    if not isinstance(runs, int) or runs < 1:
-        raise CallError(f"verify(runs=...) takes a positive number of calls, got {runs!r}")
+    _require_calls(runs)
     subject = subject_of(obj, args, kwargs, backend=backend)
     mended = Way(backend, True, runs, train)
-    one, other, stock = (
-        partial(observed, way=way, keeps_all=mended.keeps_all)
-        for way in (
-            replace(mended, backend=None, is_mended=False),
-            mended,
-            replace(mended, is_mended=False),
-        )
-    )
     is_copied = makes_copies(goes_back=train)
-    step("eager execution")
-    expected = run_apart(subject, one, is_copied=is_copied)
-    step("mended")
-    found = run_apart(subject, other, is_copied=is_copied)
+
+    def tried(name: str, way: Way) -> Calls:
+        step(name)
+        attempt = partial(observed, way=way, keeps_all=mended.keeps_all)
+        return run_apart(subject, attempt, is_copied=is_copied)
+
+    expected = tried("eager execution", replace(mended, backend=None, is_mended=False))
+    found = tried("mended", mended)
     difference = _first(expected.shown, found.shown, backend)
     if difference is not None:
-        step("stock")
-        without = run_apart(subject, stock, is_copied=is_copied)
-        is_stock = _first(expected.shown, without.shown, backend) is not None
-        difference = replace(difference, stock=is_stock)
+        without = tried("stock", replace(mended, is_mended=False))
+        same = _first(expected.shown, without.shown, backend)
+        difference = replace(difference, stock=same is not None)
     return Verdict(
         title_of(obj),
         torch.__version__,
@@ -96,6 +91,11 @@ def verify(
         found.sites,
         expected.raised,
     )
+
+
+def _require_calls(runs: object) -> None:
+    if not isinstance(runs, int) or runs < 1:
+        raise CallError(f"verify(runs=...) takes a positive number of calls, got {runs!r}")
 
 
 def _first(
