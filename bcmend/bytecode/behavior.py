@@ -89,9 +89,6 @@ HAS_SMALL_INTS: Final = _PYTHON_314
 #: first is one.
 DOCSTRING_FLAG: Final = 0x4000000 if _PYTHON_314 else 0
 
-#: From 3.14 on subscripts are read by BINARY_OP.
-SUBSCRIPT_IS_OPERATOR: Final = _PYTHON_314
-
 # --- variables -----------------------------------------------------------------------------------
 
 #: From 3.12 on LOAD_FAST of an unbound local is undefined behaviour; where the compiler is not sure

@@ -73,7 +73,7 @@ ENTERING: Final = {
     for name, leaves in (("BEFORE_WITH", 1), ("BEFORE_ASYNC_WITH", 3))
 }
 #: Whatever the argument of these is, they may stand for others.
-_DECIDED_BY_ARGUMENT: Final = frozenset(["BINARY_OP", "LOAD_COMMON_CONSTANT", "LOAD_SPECIAL"])
+_DECIDED_BY_ARGUMENT: Final = frozenset(name for name, _ in BY_ARGUMENT)
 #: How an argument is read that is not as the row of the canonical opcode has it.
 _ARGUMENTS: Final = {"LOAD_SMALL_INT": "int"}
 _COPY: Final = dis.opmap["COPY"]

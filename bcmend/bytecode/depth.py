@@ -37,9 +37,10 @@ def check_depths(
                 _require(index, instruction, depth, needed)
             if instruction.target is not None or handling[index] is not None:
                 pending.extend(_sideways(index, depth, instruction, placed, handling))
-            most = max(most, depth, depth - pops + pushes + facts.room if facts.room else 0)
+            if facts.room:
+                most = max(most, depth - pops + pushes + facts.room)
             index, depth, falls = index + 1, depth - pops + pushes, facts.falls_through
-    return most
+    return max([most, *filter(None, depths)])
 
 
 def _require_same(index: int, instruction: Instruction, depth: int, known: int) -> None:

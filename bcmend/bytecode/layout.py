@@ -14,7 +14,7 @@ from types import CodeType
 from typing import Final
 
 from bcmend.bytecode import behavior, line_table
-from bcmend.bytecode.decode import BY_ARGUMENT, ENTERING, cache_words
+from bcmend.bytecode.decode import BY_ARGUMENT, ENTERING, LOOKS_UP, cache_words
 from bcmend.bytecode.exception_ranges import placed_index
 from bcmend.bytecode.instructions import (
     AssembleError,
@@ -61,14 +61,12 @@ _EXTENDED_ARG: Final = dis.opmap["EXTENDED_ARG"]
 _RAW: Final[dict[str, tuple[tuple[str, int | None], ...]]] = {
     **({"CALL": (("PRECALL", None), ("CALL", None))} if behavior.CALL_HAS_PRECALL else {}),
     **({} if behavior.HAS_CLOSURE_OPCODE else {"LOAD_CLOSURE": (("LOAD_FAST", None),)}),
-    **(
-        {
-            canonical: ((name, argument),)
-            for (name, argument), canonical in BY_ARGUMENT.items()
-            if name in dis.opmap and canonical not in dis.opmap
-        }
-    ),
-    **(ENTERING if "LOAD_SPECIAL" in dis.opmap else {}),
+    **{
+        canonical: ((name, argument),)
+        for (name, argument), canonical in BY_ARGUMENT.items()
+        if name in dis.opmap and canonical not in dis.opmap
+    },
+    **(ENTERING if LOOKS_UP in dis.opmap else {}),
 }
 #: What ``dis`` and Dynamo call the jump forward that pops a false condition.
 RAW_JUMP_IF_FALSE: Final = (

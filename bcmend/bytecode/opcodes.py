@@ -52,7 +52,6 @@ class OpKind(Flag):
     MERGE = auto()  # the keywords of a call
     UNPACK = auto()
     FORMAT = auto()
-    TEMPLATE = auto()  # a part of a template string, or all of it
     CALL = auto()
     KEYWORDS = auto()  # a call with keyword arguments, whose names are pushed before it
     STARRED = auto()  # a call with arguments in a tuple and a dictionary
@@ -254,8 +253,8 @@ _ROWS: Final = (
     Row("FORMAT_SIMPLE", pops=1, pushes=1, kind=OpKind.FORMAT),
     Row("FORMAT_WITH_SPEC", pops=2, pushes=1, kind=OpKind.FORMAT),
     Row("CONVERT_VALUE", "convert", 1, 1),
-    Row("BUILD_INTERPOLATION", "int", lambda flags: 2 + (flags & 1), 1, kind=OpKind.TEMPLATE),
-    Row("BUILD_TEMPLATE", pops=2, pushes=1, kind=OpKind.TEMPLATE),
+    Row("BUILD_INTERPOLATION", "int", lambda flags: 2 + (flags & 1), 1),
+    Row("BUILD_TEMPLATE", pops=2, pushes=1),
     Row("GET_LEN", pushes=1, looks_at=1),
     Row("MATCH_MAPPING", pushes=1, may_raise=False, looks_at=1),
     Row("MATCH_SEQUENCE", pushes=1, may_raise=False, looks_at=1),
@@ -417,7 +416,6 @@ MERGES: Final = of_kind(OpKind.MERGE)
 UNPACKS: Final = of_kind(OpKind.UNPACK)
 CONVERSIONS: Final = _where(lambda each: each.argument == "convert")
 FORMATS: Final = of_kind(OpKind.FORMAT)
-TEMPLATES: Final = of_kind(OpKind.TEMPLATE)
 
 CALLS: Final = of_kind(OpKind.CALL)
 KEYWORD_CALLS: Final = of_kind(OpKind.KEYWORDS)

@@ -38,6 +38,12 @@ def graphs_in(module: GraphModule) -> list[Graph]:
     return [each.graph for each in module.modules() if isinstance(each, GraphModule)]
 
 
+def calls(module: GraphModule, operator: Any) -> bool:
+    """Return whether the graph of a module, or one inside it, calls an operator."""
+    found = (each.find_nodes(op="call_function", target=operator) for each in graphs_in(module))
+    return any(found)
+
+
 def in_kind_of(tx: compat.Tracer, model: compat.VariableTracker, value: Any) -> Any:
     """Return ``value``, as a numpy array (a tensor to the graph) if ``model`` is one."""
     if type(model) is not compat.NumpyNdarrayVariable or type(value) is not compat.TensorVariable:

@@ -80,20 +80,8 @@ class Verdict:
     def __str__(self) -> str:
         calls = plural(self.runs, "call") + (", with gradients" if self.train else "")
         what = f"{calls}, compiled by {self.backend!r}, torch {self.torch}"
-        if self.difference is None and self.each_call_raised:
-            kinds = ", then ".join(dict.fromkeys(self.raised))
-            return "\n".join(
-                [
-                    f"bcmend: {self.subject}: each call raised {kinds}",
-                    f"  so did the mended ones in {what}: nothing else was compared",
-                ]
-            )
-        if self.difference is None and not self.sites:
-            nothing = "no site was mended, nothing to compare"
-            return f"bcmend: {self.subject}: {nothing}: equal in {what}"
         if self.difference is None:
-            mended = plural(len(self.sites), "mended site")
-            return f"bcmend: {self.subject}: equal in {what}; {mended}"
+            return f"bcmend: {self.subject}: {_without_difference(self, what)}"
         return "\n".join(
             [
                 f"bcmend: {self.subject}: differs in {what}",
@@ -101,6 +89,16 @@ class Verdict:
                 *_lines_of_sites(self.sites),
             ]
         )
+
+
+def _without_difference(found: Verdict, what: str) -> str:
+    if found.each_call_raised:
+        kinds = ", then ".join(dict.fromkeys(found.raised))
+        alike = f"so did the mended ones in {what}: nothing else was compared"
+        return f"each call raised {kinds}\n  {alike}"
+    if not found.sites:
+        return f"no site was mended, nothing to compare: equal in {what}"
+    return f"equal in {what}; {plural(len(found.sites), 'mended site')}"
 
 
 _SCHEMA: Final = 1

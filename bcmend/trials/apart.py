@@ -72,19 +72,15 @@ def makes_copies(*, goes_back: bool = False) -> bool:
 
 def _copies_go_back() -> bool:
     """Return whether autograd works in a copy of the process: of its threads there are none."""
-    source, target = os.pipe()
-    child = _forked()
-    if child == 0:
-        try:
-            torch.ones((), requires_grad=True).mul(2).backward()  # type: ignore[no-untyped-call]
-            os.write(target, b"+")
-        finally:
-            os._exit(0)
-    os.close(target)
-    with os.fdopen(source, "rb") as answers:
-        can_go_back = bool(answers.read())
-    _ended(child)
-    return can_go_back
+    try:
+        return _in_a_copy(TriedCall(None, (), {}), _goes_back, _SECONDS)
+    except TrialError:
+        return False
+
+
+def _goes_back(subject: TriedCall) -> bool:
+    torch.ones((), requires_grad=True).mul(2).backward()  # type: ignore[no-untyped-call]
+    return True
 
 
 def run_apart(
@@ -138,18 +134,14 @@ _COPIES: Final = 5
 def _copied(subject: TriedCall, attempt: Try[Any]) -> tuple[int, int]:
     """Make a copy of the process; return its number, and where it answers."""
     source, target = os.pipe()
-    child = _forked()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are none of the copy's
+        child = os.fork()
     if child == 0:
         os.close(source)
         _serve(subject, attempt, target)
     os.close(target)
     return child, source
-
-
-def _forked() -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are none of the copy's
-        return os.fork()
 
 
 def _ended(child: int) -> int:

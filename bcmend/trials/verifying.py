@@ -78,8 +78,8 @@ def verify(
     difference = _first(expected.shown, found.shown, backend)
     if difference is not None:
         without = tried("stock", replace(mended, is_mended=False))
-        same = _first(expected.shown, without.shown, backend)
-        difference = replace(difference, stock=same is not None)
+        in_stock = _first(expected.shown, without.shown, backend)
+        difference = replace(difference, stock=in_stock is not None)
     return Verdict(
         title_of(obj),
         torch.__version__,

@@ -49,7 +49,7 @@ def closes_new_generators_unseen(output: Any, before: list[Any]) -> bool:
 def drop_closed_generators(output: Any, closed: list[Any]) -> None:
     """Have a trace not close generators at its end."""
     table = getattr(output, LOCAL_GENERATORS, [])
-    table[:] = [each for each in table if not any(each is one for one in closed)]
+    table[:] = [each for each in table if each not in closed]
 
 
 def output_of(effects: Any) -> Any:

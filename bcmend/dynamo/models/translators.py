@@ -38,11 +38,17 @@ def runs_nothing_when_closed(generator: Any) -> bool:
     """Return whether no code of a generator runs when it is closed now."""
     if is_exhausted(generator) or generator._frame_state_created():
         return True
-    frame = generator.inline_tracer
-    if generator.pygen_yf() is not None or blocks_of(frame):
+    if generator.pygen_yf() is not None or blocks_of(generator.inline_tracer):
         return False
-    handler = exceptions.handler_of(frame.current_instruction)
-    return handler is None or is_around_a_generator(handler)
+    return not is_suspended_in_a_block(generator)
+
+
+def is_suspended_in_a_block(generator: Any) -> bool:
+    """Return whether a generator that has not ended stands in a ``try`` or ``with``."""
+    if is_exhausted(generator):
+        return False
+    handler = exceptions.handler_of(generator.inline_tracer.current_instruction)
+    return handler is not None and not is_around_a_generator(handler)
 
 
 def is_around_a_generator(handler: Any) -> bool:

@@ -30,7 +30,6 @@ This can go when ``test_what_a_turn_returns_as_it_is_is_written_over`` there fai
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -100,24 +99,8 @@ def copies_kept(*, is_at_stake: bool) -> Any:
 
 @hooks.around(compat.AotAutograd, methods.CALL, "memory behind loops", gate=None, place=3)
 def _compile_loops(inner: Any, compiler: Any, module: Any, *more: Any, **named: Any) -> Any:
-    if not (isinstance(module, GraphModule) and _has_loop(module)):
+    if not (isinstance(module, GraphModule) and fx_graph.calls(module, _LOOP)):
         return inner(compiler, module, *more, **named)
-    with _nothing_reused():
-        return inner(with_backward(compiler, _reusing_nothing), module, *more, **named)
-
-
-def _has_loop(module: GraphModule) -> bool:
-    graphs = fx_graph.graphs_in(module)
-    return any(graph.find_nodes(op="call_function", target=_LOOP) for graph in graphs)
-
-
-def _reusing_nothing(compile_backward: Callable[..., Any]) -> Callable[..., Any]:
-    def compiled(*given: Any, **named: Any) -> Any:
-        with _nothing_reused():
-            return compile_backward(*given, **named)
-
-    return compiled
-
-
-def _nothing_reused() -> Any:
-    return compat.inductor_config.patch(allow_buffer_reuse=False)
+    setting = compat.inductor_config.patch(allow_buffer_reuse=False)
+    with setting:
+        return inner(with_backward(compiler, setting), module, *more, **named)

@@ -152,14 +152,9 @@ _OF_BACKWARD: Final = hooks.Hook(
 
 @hooks.around(compat.AotAutograd, methods.CALL, "backwards of choices", gate=None, place=1)
 def _compile(inner: Any, compiler: Any, module: Any, *more: Any, **named: Any) -> Any:
-    if isinstance(module, GraphModule) and _has_choice(module):
+    if isinstance(module, GraphModule) and fx_graph.calls(module, _COND):
         compiler = with_backward(compiler, _strides_in_backward)
     return inner(compiler, module, *more, **named)
-
-
-def _has_choice(module: GraphModule) -> bool:
-    graphs = fx_graph.graphs_in(module)
-    return any(graph.find_nodes(op="call_function", target=_COND) for graph in graphs)
 
 
 def _strides_in_backward(compile_backward: Callable[..., Any]) -> Callable[..., Any]:

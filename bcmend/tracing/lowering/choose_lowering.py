@@ -36,10 +36,8 @@ def choose(
     left = [[arm.result, arm.stored, arm.effects.lists_left] for arm in arms]
     if not iterators.end_here(tx, consumed, left, returns=returns):
         raise Refusal("consumes-iterator", "it can be seen later how far an iterator has come")
-    effects = [arm.effects for arm in arms]
-    if not iterators.close_in_arms(
-        tx, [each.consumed for each in effects], [each.left_open for each in effects]
-    ):
+    taken = [(arm.effects.consumed, arm.effects.left_open) for arm in arms]
+    if not iterators.close_in_arms(tx, taken):
         raise Refusal("consumes-iterator", "a generator is left in a try or with")
     gradients = arm_graphs.gradients_flow(*arms) or any(
         functional_rng.is_read_in(arm.graph) for arm in arms

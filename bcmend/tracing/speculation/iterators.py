@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from bcmend.dynamo import compat, frames, hooks, snapshots
-from bcmend.dynamo.models import effect_tables, exceptions, methods, translators
+from bcmend.dynamo.models import effect_tables, methods, translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
 from bcmend.names import PREFIX
@@ -60,18 +60,10 @@ def none_left_suspended(tx: compat.Tracer) -> Iterator[None]:
     count = len(made)
     try:
         yield
-        if any(map(_is_suspended_in_a_block, made[count:])):
+        if any(map(translators.is_suspended_in_a_block, made[count:])):
             raise Refusal("arm-effects", "a generator is left suspended in a try or with")
     finally:
         del made[count:]
-
-
-def _is_suspended_in_a_block(generator: Any) -> bool:
-    frame = translators.frame_of_generator(generator)
-    entry = exceptions.handler_of(frame.current_instruction)
-    if translators.is_exhausted(generator) or entry is None:
-        return False
-    return not translators.is_around_a_generator(entry)
 
 
 @contextmanager
@@ -119,11 +111,12 @@ def runs_code_when_closed(variable: Value) -> bool:
     if translators.is_exhausted(variable):
         return False
     inside = translators.frame_of_generator(variable).stack
-    return _is_suspended_in_a_block(variable) or any(map(runs_code_when_closed, inside))
+    is_in_a_block = translators.is_suspended_in_a_block(variable)
+    return is_in_a_block or any(map(runs_code_when_closed, inside))
 
 
 def close_in_arms(
-    tx: compat.Tracer, consumed: Sequence[Sequence[Value]], left_open: Sequence[Sequence[Value]]
+    tx: compat.Tracer, arms: Sequence[tuple[Sequence[Value], Sequence[Value]]]
 ) -> bool:
     """Return whether generators that arms have advanced are closed unseen behind the branch.
 
@@ -131,20 +124,16 @@ def close_in_arms(
     of the trace as they stand, in torch 2.13 never. So every arm has to bring them to where nothing
     runs, and they are closed no more.
 
-    Args:
-        consumed: of each arm, the iterators that it has advanced.
-        left_open: of each arm, the generators among them that would run code when they are closed.
+    ``arms`` are the iterators that each has advanced, and the generators among them that would run
+    code when they are closed.
     """
     kind = compat.LocalGeneratorObjectVariable
-    found = {id(each): each for arm in consumed for each in arm if isinstance(each, kind)}
-    for key, each in found.items():
-        for advanced, opened in zip(consumed, left_open, strict=True):
-            is_advanced = any(id(one) == key for one in advanced)
-            if any(id(one) == key for one in opened) or not (
-                is_advanced or not runs_code_when_closed(each)
-            ):
+    taken = [each for advanced, _ in arms for each in advanced if isinstance(each, kind)]
+    for each in taken:
+        for advanced, opened in arms:
+            if each in opened or (each not in advanced and runs_code_when_closed(each)):
                 return False
-    effect_tables.drop_closed_generators(tx.output, list(found.values()))
+    effect_tables.drop_closed_generators(tx.output, taken)
     return True
 
 

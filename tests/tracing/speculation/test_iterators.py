@@ -127,15 +127,16 @@ def test_a_generator_that_stands_in_a_block_keeps_the_jump() -> None:
     assert "consumes-iterator" in _refusals(_compare(_open_generator, fullgraph=False))
 
 
-def _closed_behind_the_branch(x: Tensor, log: list[str]) -> Tensor:
-    def numbers() -> Iterator[int]:
-        try:
-            yield 1
-            yield 2
-        finally:
-            log.append("closed")
+def _logged(log: list[str]) -> Iterator[int]:
+    try:
+        yield 1
+        yield 2
+    finally:
+        log.append("closed")
 
-    given = numbers()
+
+def _closed_behind_the_branch(x: Tensor, log: list[str]) -> Tensor:
+    given = _logged(log)
     y = x + next(given)
     if x.sum() > 0:
         y = x * next(given)
@@ -144,14 +145,7 @@ def _closed_behind_the_branch(x: Tensor, log: list[str]) -> Tensor:
 
 
 def _closed_on_one_side(x: Tensor, log: list[str]) -> Tensor:
-    def numbers() -> Iterator[int]:
-        try:
-            yield 1
-            yield 2
-        finally:
-            log.append("closed")
-
-    given = numbers()
+    given = _logged(log)
     y = x + next(given)
     if x.sum() > 0:
         given.close()
@@ -194,16 +188,9 @@ def _thrown_into(x: Tensor, log: list[str]) -> Any:
 
 
 def _of_a_generator(x: Tensor, log: list[str]) -> Tensor:
-    def inner() -> Iterator[int]:
-        try:
-            yield 1
-            yield 2
-        finally:
-            log.append("inner")
-
     def numbers() -> Iterator[int]:
         try:
-            yield from inner()
+            yield from _logged(log)
         finally:
             log.append("outer")
 
