@@ -1,6 +1,9 @@
 """bcmend: one graph from torch.compile, by rewriting bytecode.
 
 ``bcmend.patch(model)`` is all that a user has to know; see ``docs/`` for the rest.
+
+pytest rewrites the asserts of packages that have a plugin, and warns of one that is imported before
+it: PYTEST_DONT_REWRITE has it leave this module alone.
 """
 
 from __future__ import annotations

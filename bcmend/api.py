@@ -245,7 +245,7 @@ def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
     if not is_used():
         return
     _LOG.info("patch: %s, with %s", name, policy)
-    if policy.verify == "first":
+    if policy.verify != "never":
         import_module("bcmend.trials.first_calls")  # which gives tracing what compares
     if policy.mend == "on-demand" and policy.compiling != "eager":  # which nothing may stop at
         _have_wait(obj, owner, holder, policy=policy)

@@ -14,13 +14,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bcmend.errors import BcmendError
 from bcmend.knowledge import replaced_calls
 from bcmend.reasons import REASONS
-from bcmend.reports import steps
+from bcmend.reports import schemas, steps
 
 if TYPE_CHECKING:
     from bcmend.reports.site_report import Report
@@ -69,20 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("dis", help="print bytecode before and after, side by side")
     listing.add_argument("target", metavar="MODULE:ATTRIBUTE")
     listing.add_argument("--html", action="store_true", help="print a report with it, as HTML")
-    why = commands.add_parser("why", help="compile and call an object; say why it was traced anew")
-    _add_call(why)
-    explain = commands.add_parser(
-        "explain", help="compile and call an object, stock and mended; say where graphs break"
-    )
-    _add_call(explain).add_argument("--html", action="store_true", help="print a page of HTML")
-    verify = commands.add_parser(
-        "verify",
-        help="say whether a call of an object, mended, shows what it does in eager execution",
-        epilog="The exit status is 1 where it shows something else, and 2 where each call raised.",
-    )
-    _add_call(verify)
-    verify.add_argument("--runs", type=int, default=2, help="how many calls; 2 if left out")
-    verify.add_argument("--train", action="store_true", help="go backward, in training mode")
+    _add_trials(commands)
     scan = commands.add_parser(
         "scan",
         help="say where files have sites, running none of them",
@@ -99,13 +86,46 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-m", dest="is_module", action="store_true", help="run a module by its name")
     run.add_argument("script", metavar="SCRIPT")
     run.add_argument("arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER)
+    schema = commands.add_parser("schema", help="print the JSON schema of a command's output")
+    schema.add_argument("of", choices=schemas.NAMES, help="whose output with --json it describes")
     commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
     commands.add_parser("substitutes", help="print what stands in for which calls, in Markdown")
     return parser
 
 
-def _add_call(command: argparse.ArgumentParser) -> Any:
-    """Add what says which object is called, and how; return a group for the form of the output."""
+def _add_trials(commands: Any) -> None:
+    """Add the commands that call an object."""
+    why = commands.add_parser("why", help="compile and call an object; say why it was traced anew")
+    _add_call(why, "json")
+    explain = commands.add_parser(
+        "explain",
+        help="compile and call an object, stock and mended; say where graphs break",
+        epilog="The exit status is 2 where the call raised, and with --fail-on-break 1 where "
+        "graphs still break after mending.",
+    )
+    _add_call(explain, "json", "html", "github")
+    broken = "end with 1 where graphs still break after mending, or the call raises only then"
+    explain.add_argument("--fail-on-break", action="store_true", help=broken)
+    verify = commands.add_parser(
+        "verify",
+        help="say whether a call of an object, mended, shows what it does in eager execution",
+        epilog="The exit status is 1 where it shows something else, and 2 where each call raised.",
+    )
+    _add_call(verify, "json", "github")
+    verify.add_argument("--runs", type=int, default=2, help="how many calls; 2 if left out")
+    verify.add_argument("--train", action="store_true", help="go backward, in training mode")
+    verify.add_argument(
+        "--sides",
+        choices=("taken", "all"),
+        default="taken",
+        help="have calls take all sides of what is mended; those that the inputs take if left out",
+    )
+    seconds = "after how many no more calls are made for that; 600 if left out"
+    verify.add_argument("--seconds", type=float, default=600.0, help=seconds)
+
+
+def _add_call(command: argparse.ArgumentParser, *forms: str) -> None:
+    """Add what says which object is called, and how, and in which forms the output can be."""
     command.add_argument("target", metavar="MODULE:ATTRIBUTE")
     command.add_argument(
         "--call",
@@ -120,8 +140,21 @@ def _add_call(command: argparse.ArgumentParser) -> Any:
         help="the call is to raise; else the exit status is 2 where it does",
     )
     form = command.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON instead of text")
-    return form
+    choices = ("text", *forms)
+    form.add_argument("--format", choices=choices, default="text", help="text if left out")
+    for each in filter(_FORM_FLAGS.__contains__, forms):
+        form.add_argument(
+            f"--{each}", action="store_const", dest="format", const=each, help=_FORM_FLAGS[each]
+        )
+
+
+#: The forms of output that have a flag of their own, with what it does.
+_FORM_FLAGS: Final = {"json": "print JSON instead of text", "html": "print a page of HTML"}
+
+
+def _formed(found: object, form: str) -> str:
+    """Return what was found as text, or as what its method for another form gives."""
+    return str(found) if form == "text" else str(methodcaller(f"to_{form}")(found))
 
 
 def _first_line(error: BaseException) -> str:
@@ -231,13 +264,15 @@ def _explain(parsed: argparse.Namespace) -> int:
             found = bcmend.explain(subject, *arguments, backend=parsed.backend, **keywords)
     except BcmendError as error:
         raise _InputError(f"cannot explain {parsed.target}: {_first_line(error)}") from error
-    text = found.to_html() if parsed.html else str(found)
-    print(found.to_json() if parsed.json else text)
-    return _status_of_call(found.raised, parsed)
+    print(_formed(found, parsed.format))
+    is_broken = parsed.fail_on_break and not found.is_mended
+    return _status_of_call(found.raised, parsed) or int(is_broken)
 
 
 def _verify(parsed: argparse.Namespace) -> int:
-    chosen = {"runs": parsed.runs, "train": parsed.train, "backend": parsed.backend}
+    chosen = {
+        each: getattr(parsed, each) for each in ("runs", "train", "backend", "sides", "seconds")
+    }
     try:
         with steps.shown(f"importing {parsed.target}"):
             subject, arguments, keywords = _call(parsed.target, parsed.call)
@@ -246,7 +281,7 @@ def _verify(parsed: argparse.Namespace) -> int:
             verdict = bcmend.verify(subject, *arguments, **chosen, **keywords)
     except BcmendError as error:
         raise _InputError(f"cannot verify {parsed.target}: {_first_line(error)}") from error
-    print(verdict.to_json() if parsed.json else verdict)
+    print(_formed(verdict, parsed.format))
     if not verdict.equal:
         return 1
     return _status_of_call(verdict.each_call_raised, parsed)
@@ -275,7 +310,7 @@ def _why(parsed: argparse.Namespace) -> int:
         )
     found = bcmend.why(subject)
     bcmend.unpatch(subject)
-    print(found.to_json() if parsed.json else found)
+    print(_formed(found, parsed.format))
     return _status_of_call(raised, parsed)
 
 
@@ -391,6 +426,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
             return _doctor(is_live=parsed.live, against=parsed.against)
         case "run":
             _run(parsed)
+        case "schema":
+            print(schemas.schema_text(parsed.of), end="")
         case "reasons":
             print(reasons_page(), end="")
         case "substitutes":

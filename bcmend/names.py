@@ -20,6 +20,10 @@ CALLBACK: Final = "@bcmend_callback"
 #: Global: what has the attribute that says whether a program is being exported, and its name.
 COMPILER: Final = "@bcmend_compiler"
 EXPORTING: Final = "_is_exporting_flag"
+#: Global: what decides which sides are taken, where that is tried; locals of code that asks it.
+FORCED: Final = "@bcmend_forced"
+FORCED_VALUE: Final = "\uff46orced_value"
+FORCED_TURNS: Final = "\uff46orced_turns_{}"
 #: What locals and arguments begin with.
 PREFIX: Final = "\uff42cmend_"
 #: Argument: the buffer of records of one call.

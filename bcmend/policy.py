@@ -16,7 +16,7 @@ UntakenPolicy: TypeAlias = Literal["none", "zeros"]
 MendPolicy: TypeAlias = Literal["ahead", "on-demand"]
 NumbersPolicy: TypeAlias = Literal["ahead", "graph"]
 CompilingPolicy: TypeAlias = Literal["auto", "eager", "compiled"]
-VerifyPolicy: TypeAlias = Literal["never", "first"]
+VerifyPolicy: TypeAlias = Literal["never", "first", "sides"]
 OneSidedPolicy: TypeAlias = Literal["break", "exit"]
 
 _CHOICES: Final = {
@@ -83,6 +83,8 @@ class Policy:
             "first" a call for which a variant is compiled is made in copies of the process before,
             eagerly and mended. Where they differ, the site at fault is withdrawn, a warning names
             it, and the call gives what eager execution gives. The copies write files and the like.
+            With "sides" that is done for each call in which a mended branch takes a side that no
+            call has taken before, and the code is compiled anew once all sides were taken.
         one_sided: what becomes of a branch of which a graph can have one side only, where one graph
             is asked for (`fullgraph=True`). "break" leaves it, and torch fails there. With "exit"
             the graph has one side, and a call that takes the other throws away what the graph has

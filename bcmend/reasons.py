@@ -113,7 +113,7 @@ _TEXTS: Final = {
         "Read the detail of the record for the compiler's own message, or try another back end.",
     ),
     "differs": (
-        'A call that `Policy(verify="first")` has compared with eager execution has shown '
+        "A call that `Policy(verify=...)` has compared with eager execution has shown "
         "something else, and does not without this site.",
         "Please report it, with the text of the warning; `Policy(off=...)` keeps the site off.",
     ),

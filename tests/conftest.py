@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 
 os.environ.setdefault("BCMEND_STRICT", "1")
@@ -76,21 +77,37 @@ def _nothing_is_measured_for_logs() -> Iterator[None]:
     """Have torch leave out what it does for its own logs, a sixth of the time of all tests.
 
     A compilation times its guards and makes a record of itself. Pytest listens to loggers that do
-    not propagate, and to whoever listens to this one torch describes all that it does.
+    not propagate, and to whoever listens to this one torch describes all that it does. Where a
+    trace stops, it decodes the places of all instructions of pytest's sixty frames.
     """
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "_C"):
         yield
         return
-    from torch._dynamo import guards, utils
+    from torch._dynamo import exc, guards, utils
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guards, "profile_guard_manager", lambda manager, scope, rounds: 0.0)
         patch.setattr(utils, "record_compilation_metrics", lambda *_: None)
         trace_log = logging.getLogger("torch.__trace")
+        patch.setattr(exc, "_extract_stack_with_positions", _stack_above, raising=False)
+        if hasattr(torch._dynamo.config, "run_gc_after_compile"):
+            patch.setattr(torch._dynamo.config, "run_gc_after_compile", False)
         patch.setattr(trace_log, "handlers", [])
         patch.setattr(trace_log, "addHandler", lambda handler: None)
         yield
+
+
+def _stack_above() -> traceback.StackSummary:
+    """Return the frames around the caller's, without the columns of those that are pytest's."""
+    return traceback.StackSummary.from_list(
+        [
+            traceback.FrameSummary(
+                frame.f_code.co_filename, line, frame.f_code.co_name, lookup_line=False
+            )
+            for frame, line in traceback.walk_stack(sys._getframe(1))
+        ][::-1]
+    )
 
 
 @pytest.fixture

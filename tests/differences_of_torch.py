@@ -14,6 +14,10 @@ FORMATTED_FLOATS_FAIL: Final = _RELEASE != "2.13"
 #: Dynamo closes a generator that is left in a ``yield from``, and what that goes over, too; of a
 #: tuple or a list it cannot.
 GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE != "2.13"
+#: Dynamo closes a generator that the call has made when the call ends.
+GENERATORS_ARE_CLOSED: Final = _RELEASE != "2.13"
+#: A queue that was changed and is put elsewhere is there as a copy.
+QUEUES_ARE_COPIED: Final = _RELEASE != "2.15"
 #: Dynamo traces stores to attributes of a ``SimpleNamespace``.
 NAMESPACES_ARE_TRACED: Final = _RELEASE == "2.15"
 #: Dynamo draws for ``random.shuffle`` while it traces, and guards nothing of the generator.

@@ -15,15 +15,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from bcmend.bytecode.assemble import Item
 from bcmend.bytecode.instructions import (
     FunctionCode,
     Instruction,
-    Label,
     Shape,
     TryRange,
-    decoded_index,
-    retargeted,
 )
 from bcmend.bytecode.opcodes import row
 
@@ -84,23 +80,3 @@ def _instruction(words: list[str], at: dict[str, int]) -> Instruction:
     if kind == "flagged_name":
         return Instruction(op, (False, text))
     return Instruction(op, ast.literal_eval(text) if kind in ("int", "const") else text)
-
-
-def labelled(function: FunctionCode) -> tuple[list[Item], list[TryRange]]:
-    """Return the instructions and tries of ``function`` with labels in place of indices."""
-    labels: dict[int, Label] = {}
-
-    def label(place: int | Label) -> Label:
-        index = decoded_index(place)
-        return labels.setdefault(index, Label(f"at {index}"))
-
-    tries = [entry.moved(label) for entry in function.tries]
-    instructions = retargeted(function.instructions, label)
-    items: list[Item] = []
-    for index, instruction in enumerate(instructions):
-        if index in labels:
-            items.append(labels[index])
-        items.append(instruction)
-    if len(instructions) in labels:
-        items.append(labels[len(instructions)])
-    return items, tries

@@ -37,7 +37,7 @@ def model_module(tmp_path, monkeypatch):
     (tmp_path / "cli_broken.py").write_text("raise RuntimeError('two\\nlines')\n")
     monkeypatch.chdir(tmp_path)
     yield
-    for name in ("cli_model", "cli_broken", "cli_differs"):
+    for name in ("cli_model", "cli_broken", "cli_differs", "cli_opens"):
         sys.modules.pop(name, None)
 
 
@@ -101,6 +101,12 @@ WRONG = {
         ["verify", "cli_model:net", "--call", "1", "--runs", "0"],
         "takes a positive number of calls, got 0",
     ),
+    "two forms": (
+        ["explain", "cli_model:net", "--json", "--format", "github"],
+        "argument --format: not allowed with argument --json",
+    ),
+    "a form that there is not": (["verify", "a:b", "--format", "html"], "invalid choice: 'html'"),
+    "a schema of nothing": (["schema", "demo"], "invalid choice: 'demo'"),
     "nothing to call": (["why", "cli_model:number"], "cannot patch cli_model:number"),
     "not a model": (["report", "cli_model:number"], "cannot patch cli_model:number"),
 }
@@ -220,6 +226,20 @@ def test_an_explanation_is_text_json_or_a_page(model_module, capsys):
     assert capsys.readouterr().out.startswith("<!doctype html>")
 
 
+def test_a_break_that_stays_ends_with_1_where_it_is_to_fail(model_module, capsys):
+    Path("cli_opens.py").write_text(
+        "def opens(x):\n    y = x + 1\n    open(__file__)\n    return y\n"
+    )
+    target = ["explain", "cli_opens:opens", "--call", "torch.ones(3)", "--format", "github"]
+    assert cli.main(target) == 0
+    assert cli.main([*target, "--fail-on-break"]) == 1
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("::error file=cli_opens.py,line=3,title=graph break%3A GB")
+    mended = ["explain", "cli_model:Net", "--call", "torch.ones(3)", "--format", "github"]
+    assert cli.main([*mended, "--fail-on-break"]) == 0
+    assert capsys.readouterr().out.startswith("::notice title=bcmend%3A Net::")
+
+
 def test_verifying_ends_with_0_where_calls_are_equal_and_1_where_not(model_module, capsys):
     target = ["verify", "cli_model:Net", "--call", "torch.ones(3, requires_grad=True)", "--train"]
     assert cli.main(target) == 0
@@ -237,6 +257,9 @@ class Other(cli_model.Net):
         return step(super().forward(x))
 """
     Path("cli_differs.py").write_text(differing)
+    other = ["verify", "cli_differs:Other", "--call", "torch.ones(3)"]
     with registrations_undone():
-        assert cli.main(["verify", "cli_differs:Other", "--call", "torch.ones(3)", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["difference"]["aspect"] == "result"
+        assert cli.main([*other, "--json"]) == 1
+        assert json.loads(capsys.readouterr().out)["difference"]["aspect"] == "result"
+        assert cli.main([*other, "--format", "github"]) == 1
+    assert capsys.readouterr().out.startswith("::error title=bcmend%3A Other::bcmend: Other: diff")

@@ -3,7 +3,8 @@
 A block in ``python`` is executed, those of a page in one namespace; one that the text in front
 calls a file is written to that file. Of a block in ``sh`` each command is taken apart: what calls
 bcmend is read by its parser, and run if it needs nothing of the reader's. A block in ``text`` is
-output, or a command for files that only a reader has.
+output, or a command for files that only a reader has. What is in ``yaml`` is compared with its file
+by ``tests/testing/test_action.py``.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ import pytest
 import torch
 
 from bcmend import cli
+from bcmend.testing import plugin
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"`(\w+\.py)`:\s*\Z")
-LANGUAGES = {"python", "sh", "text"}
+LANGUAGES = {"python", "sh", "text", "yaml"}
 
 
 @dataclass(frozen=True)
@@ -180,9 +182,13 @@ def test_commands_are_those_that_there_are(page: Path) -> None:
 
 @pytest.fixture
 def place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dynamo_begun_anew: None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pytestconfig: pytest.Config,
+    dynamo_begun_anew: None,
 ) -> Iterator[Path]:
     """A working directory with what a page writes; nothing is handed to a compiler."""
+    plugin.pytest_configure(pytestconfig)  # which an older installation does not load
     compile_ = torch.compile
 
     def quickly(*arguments: Any, backend: Any = "eager", **named: Any) -> Any:

@@ -14,11 +14,14 @@ from bcmend.bytecode.depth import check_depths
 from bcmend.bytecode.exception_ranges import flatten, placed_index
 from bcmend.bytecode.instructions import (
     AssembleError,
+    FunctionCode,
     Instruction,
     Label,
     Shape,
     TryRange,
     argument_count,
+    decoded_index,
+    retargeted,
 )
 from bcmend.bytecode.layout import lay_out, lower, pack
 from bcmend.bytecode.opcodes import row
@@ -45,6 +48,26 @@ def assemble(shape: Shape, items: Sequence[Item], tries: Sequence[TryRange]) -> 
     units = lower(instructions, label_index, tables)
     offsets = lay_out(units, len(instructions))
     return pack(shape, tables, units, offsets, flat_tries, depth)
+
+
+def labelled(function: FunctionCode) -> tuple[list[Item], list[TryRange]]:
+    """Return the instructions and tries of ``function`` with labels in place of indices."""
+    labels: dict[int, Label] = {}
+
+    def label(place: int | Label) -> Label:
+        index = decoded_index(place)
+        return labels.setdefault(index, Label(f"at {index}"))
+
+    tries = [entry.moved(label) for entry in function.tries]
+    instructions = retargeted(function.instructions, label)
+    items: list[Item] = []
+    for index, instruction in enumerate(instructions):
+        if index in labels:
+            items.append(labels[index])
+        items.append(instruction)
+    if len(instructions) in labels:
+        items.append(labels[len(instructions)])
+    return items, tries
 
 
 def place_labels(items: Sequence[Item]) -> tuple[list[Instruction], dict[Label, int]]:

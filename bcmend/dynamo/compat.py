@@ -177,6 +177,7 @@ from torch._dynamo.variables.misc import (
     RandomVariable,
     StringFormatVariable,
     SuperVariable,
+    WeakRefVariable,
 )
 from torch._dynamo.variables.sets import SetVariable
 from torch._dynamo.variables.tensor import NumpyNdarrayVariable, SymNodeVariable, TensorVariable
@@ -348,7 +349,7 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
     UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
-    VariableTracker
+    VariableTracker WeakRefVariable
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects
     ValueMutationExisting ValueMutationNew current_scope_id enter_new_scope is_side_effect_safe
 make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder builder

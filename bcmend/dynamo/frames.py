@@ -25,11 +25,11 @@ from bcmend.bytecode.decode import decode, operation
 from bcmend.bytecode.instructions import Location, UnknownOpcode
 from bcmend.bytecode.line_table import checked, encode
 from bcmend.bytecode.opcodes import OPERAND_RETURNS
-from bcmend.dynamo import compat, snapshots
+from bcmend.dynamo import compat
 from bcmend.dynamo.models import exceptions
 from bcmend.dynamo.slots import Slot
 from bcmend.knowledge.interruptions import entries
-from bcmend.names import BUFFER, PREFIX
+from bcmend.names import BUFFER
 from bcmend.weak_tables import ByIdentity
 
 #: Code that was written for patched functions, and the mark of each function that has it.
@@ -93,6 +93,14 @@ def leave_alone(code: CodeType) -> None:
     _LEFT_ALONE.put(resumed(code), None)
 
 
+def leave_all_alone() -> None:
+    """Have all traces be made as without bcmend, in a process that only finds out what they do."""
+    _ALL_ARE_ALONE.append(True)
+
+
+_ALL_ARE_ALONE: Final[list[bool]] = []
+
+
 def take_up_again() -> None:
     """Forget what was left alone."""
     _LEFT_ALONE.clear()
@@ -100,7 +108,7 @@ def take_up_again() -> None:
 
 def is_left_alone(code: CodeType) -> bool:
     """Return whether a trace that begins in ``code`` is made as without bcmend."""
-    return bool(_LEFT_ALONE) and resumed(code) in _LEFT_ALONE
+    return bool(_ALL_ARE_ALONE) or (bool(_LEFT_ALONE) and resumed(code) in _LEFT_ALONE)
 
 
 #: Whether a frame is one of patched code, or was called by one.
@@ -162,6 +170,10 @@ def _with_lines_of(code: CodeType, origin: CodeType) -> CodeType:
     return code.replace(co_linetable=encode(runs, code.co_firstlineno))
 
 
+#: The file with the methods of what traces.
+_OF_TRACERS: Final = compat.Tracer.run.__code__.co_filename
+
+
 def traced_in(error: BaseException | None) -> Iterator[compat.Tracer]:
     """Yield the frames being traced when an error was raised, then those of its causes.
 
@@ -169,9 +181,13 @@ def traced_in(error: BaseException | None) -> Iterator[compat.Tracer]:
     """
     while error is not None:
         for entry in entries(error.__traceback__):
-            owner = entry.tb_frame.f_locals.get("self")
-            if isinstance(owner, compat.Tracer):
-                yield owner
+            frame = entry.tb_frame
+            # A frame that is asked for its variables keeps them, and with them the error if it has
+            # caught it: such a circle keeps the whole trace, and weak references to its tensors.
+            if frame.f_code.co_filename == _OF_TRACERS:
+                owner = frame.f_locals.get("self")
+                if isinstance(owner, compat.Tracer):
+                    yield owner
         error = error.__cause__
 
 
@@ -316,13 +332,6 @@ def being_traced(tx: compat.Tracer) -> Iterator[Any]:
             yield frame
 
 
-def named(tx: compat.Tracer) -> Iterator[Any]:
-    """Yield what the locals of the program in the frames being traced hold."""
-    for frame in being_traced(tx):
-        names = frame.symbolic_locals.items()
-        yield from (value for name, value in names if not name.startswith(PREFIX))
-
-
 def is_in_a_block(tx: compat.Tracer) -> bool:
     """Return whether a ``try`` or ``with`` is around what is traced, here or in a caller."""
     return any(exceptions.handler_of(each.current_instruction) for each in outwards(tx))
@@ -335,31 +344,3 @@ def drains_for_the_caller(tx: compat.Tracer) -> bool:
     """
     returns = operation(tx.output.root_tx.current_instruction) in OPERAND_RETURNS
     return returns or bool(tx.output.current_tracer.is_reconstructing_generator)
-
-
-def holds(
-    values: Any, sought: compat.VariableTracker, effects: compat.SideEffects | None = None
-) -> bool:
-    """Return whether a value is among ``values``, or in what they hold, be it a generator's frame.
-
-    With ``effects``, the attributes that a trace has stored count as well.
-    """
-    found: list[compat.VariableTracker] = []
-
-    def note(variable: compat.VariableTracker) -> None:
-        if variable is sought:
-            found.append(variable)
-
-    snapshots.visit(note, values, effects)
-    return bool(found)
-
-
-def is_referenced(tx: compat.Tracer, value: compat.VariableTracker) -> bool:
-    """Return whether a local, an attribute or a container from before the call holds ``value``.
-
-    It may do so by way of others.
-    """
-    effects = tx.output.side_effects
-    stored = [each for stored in effects.store_attr_mutations.values() for each in stored.values()]
-    from_before = [each for each in effects.id_to_variable.values() if each.source is not None]
-    return holds([*stored, *from_before, *named(tx)], value)

@@ -44,7 +44,7 @@ def second(*arguments: Any) -> Any:
 
 
 def of_builder(*arguments: Any) -> Any:
-    """Gate of methods of a ``VariableBuilder``."""
+    """Gate of methods of what has the translator, as a ``VariableBuilder``."""
     return arguments[0].tx
 
 

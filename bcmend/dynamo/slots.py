@@ -56,6 +56,11 @@ class Slot(Generic[T]):
         return self._make()
 
 
+def forget(holder: Any) -> None:
+    """Drop what is stored on ``holder``."""
+    holder.__dict__.pop(_ATTRIBUTE, None)
+
+
 @contextmanager
 def pushed(values: list[T], value: T) -> Iterator[None]:
     """For the length of a block, have a list end with ``value``."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from torch.fx import GraphModule
 
-from bcmend.dynamo import compat, frames, hooks, values
+from bcmend.dynamo import compat, frames, hooks, slots, values
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.slots import Slot
 
@@ -106,6 +106,9 @@ def _run(inner: Any, tx: compat.Tracer) -> Any:
         if is_root:
             values.remove_globals(tx.output)
         raise
+    finally:
+        if is_root:  # as Dynamo does with its own: steps lead back to what they are stored on
+            slots.forget(tx.output)
 
 
 def at_the_end(output: compat.OutputGraph, phase: Phase, step: Step) -> None:

@@ -104,6 +104,14 @@ class Table:
         found = ((patched.function(), patched) for patched in list(self.functions.values()))
         return [(function, patched) for function, patched in found if function is not None]
 
+    def code_of_sites(self) -> dict[str, tuple[CodeType, Policy]]:
+        """Return the code that each site of what is patched is in, as it was, and the policy."""
+        return {
+            site.name: (code, each.policy)
+            for each in list(self.functions.values())
+            for code, site in each.mended.sites
+        }
+
     # Analyses
 
     def analysis(self, function: FunctionType, code: CodeType, policy: Policy) -> Mended | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Final
 
 from bcmend.reports import page
-from bcmend.reports.places import shown_place
+from bcmend.reports.places import named_break, shown_place
 from bcmend.reports.texts import aligned, plural
+from bcmend.reports.workflow_commands import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,16 @@ class Explanation:
         """What the call raises in eager execution, or else stock; empty where it returns."""
         return self.eager_raised or self.stock.raised
 
+    @property
+    def remaining(self) -> tuple[Cause, ...]:
+        """The causes that still break graphs once the object is mended."""
+        return tuple(cause for cause in self.causes if cause.mended)
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether no graph breaks once the object is mended, and the call raises no more by it."""
+        return not self.mended.breaks and (bool(self.raised) or not self.mended.raised)
+
     def to_dict(self) -> dict[str, object]:
         """Return everything as dictionaries, lists, strings and numbers alone."""
         found: dict[str, object] = json.loads(json.dumps(asdict(self)))
@@ -135,10 +146,16 @@ class Explanation:
         """Return everything as one HTML page that needs no other file."""
         return _page(self)
 
+    def to_github(self) -> str:
+        """Return an ``::error`` for each cause that remains and a ``::notice``, a line each.
+
+        These are workflow commands, which GitHub shows beside the lines of the files.
+        """
+        return "\n".join(_commands(self))
+
     def __str__(self) -> str:
         lines = [f"bcmend: {self.subject}, torch {self.torch}"]
-        for number, cause in enumerate(self.causes, 1):
-            lines += ["", *_lines_of(number, cause)]
+        lines += listed(self.causes)
         if not self.causes:
             lines += ["", _without_causes(self)]
         table = aligned([("", "stock", "mended"), *_figures(self)])
@@ -147,6 +164,13 @@ class Explanation:
 
 _SCHEMA: Final = 1
 """Changes where a name in `to_dict()` gets another meaning, or goes."""
+
+
+def listed(causes: Iterable[Cause]) -> Iterator[str]:
+    """Yield the lines of a numbered list of causes, each behind an empty one."""
+    for number, cause in enumerate(causes, 1):
+        yield ""
+        yield from _lines_of(number, cause)
 
 
 def _without_causes(found: Explanation) -> str:
@@ -195,9 +219,8 @@ _SHOWN: Final = 4  # of the submodules
 
 def _reason_of(cause: Cause) -> str:
     """Return what Dynamo says of a cause, and how often."""
-    number = f"{cause.number} " if cause.number else ""
     broken = f"{plural(cause.stock, 'break')} stock, {cause.mended} mended"
-    return f"{number}{cause.kind} ({broken})"
+    return f"{named_break(cause.number, cause.kind)} ({broken})"
 
 
 def _treatment_of(treatment: Treatment) -> str:
@@ -220,14 +243,36 @@ def _lines_of(number: int, cause: Cause) -> Iterator[str]:
     if cause.source:
         yield f"   | {cause.source}"
     yield f"   {_reason_of(cause)}"
+    yield from (f"   {line}" for line in _details_of(cause))
+
+
+def _details_of(cause: Cause) -> Iterator[str]:
+    """Yield what Dynamo explains, and what bcmend has made of it."""
     if cause.explanation:
-        yield f"   {cause.explanation}"
+        yield cause.explanation
     for treatment in cause.treatments:
-        yield f"   bcmend: {_treatment_of(treatment)}"
+        yield f"bcmend: {_treatment_of(treatment)}"
         if treatment.hint:
-            yield f"   hint: {treatment.hint}"
+            yield f"hint: {treatment.hint}"
     if not cause.treatments:
-        yield f"   bcmend: {cause.outcome}"
+        yield f"bcmend: {cause.outcome}"
+
+
+# Workflow commands
+
+
+def _commands(found: Explanation) -> Iterator[str]:
+    for cause in found.remaining:
+        title = f"graph break: {named_break(cause.number, cause.kind)}"
+        yield command(
+            "error", "\n".join(_details_of(cause)), file=cause.file, line=cause.line, title=title
+        )
+    title = f"bcmend: {found.subject}"
+    if found.mended.raised and not found.raised:
+        yield command("error", f"the call raises mended: {found.mended.raised}", title=title)
+    rows = [f"{label}: {stock} stock, {mended} mended" for label, stock, mended in _figures(found)]
+    lines = [*([] if found.causes else [_without_causes(found)]), *rows, *_notes(found)]
+    yield command("notice", "\n".join(lines), title=title)
 
 
 # The page

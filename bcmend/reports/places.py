@@ -1,4 +1,4 @@
-"""Where code stands, as a reader knows it: paths, lines of source, installed packages."""
+"""Where code stands, as a reader knows it: paths, lines of source, packages, names of breaks."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def shown_path(file: str) -> str:
 def shown_place(file: str, line: int | None) -> str:
     """Return the path and the line of a place in one text."""
     return f"{shown_path(file)}:{'?' if line is None else line}"
+
+
+def named_break(number: str, kind: str) -> str:
+    """Return what Dynamo calls a graph break, behind its number where it has one."""
+    return f"{number} {kind}".lstrip()
 
 
 def source_line(file: str, line: int | None) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from bcmend.reports.outcomes import SiteRecord
 from bcmend.reports.texts import aligned, plural
+from bcmend.reports.workflow_commands import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Difference:
         where: what leads there, such as ``state.encoder.calls``.
         eager, mended: what is there.
         stock: whether the call differs from eager execution without bcmend too.
+        forced: the sides that were forced in this call: of each site its name and the side.
     """
 
     call: int
@@ -30,6 +33,53 @@ class Difference:
     eager: str
     mended: str
     stock: bool
+    forced: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SideRecord:
+    """One side of a mended branch or check, and whether calls that take it are equal.
+
+    Attributes:
+        site: the name of the site.
+        side: "true" or "false", as the truth of the condition; of the test of a loop how many turns
+            it makes, such as "no turn".
+        status: "seen" where the inputs take it, "forced" where a call was made to, "differs" where
+            that call shows something else, and "not forced".
+        detail: why it was not; else empty.
+    """
+
+    site: str
+    side: str
+    status: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What was found of the sides of the mended sites.
+
+    Attributes:
+        records: each side, in the order of the sites.
+        pairs: how many pairs of sides of sites that follow each other were taken in one call; and
+            how many there are.
+        seconds: how long it took.
+        differences: the first of each call that differs.
+    """
+
+    records: tuple[SideRecord, ...]
+    pairs: tuple[int, int]
+    seconds: float
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def sites(self) -> int:
+        """How many sites have sides."""
+        return len({each.site for each in self.records})
+
+    def having(self, status: str) -> list[SideRecord]:
+        """Return the sides of a status."""
+        return [each for each in self.records if each.status == status]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +96,7 @@ class Verdict:
         difference: the first difference; None where there is none.
         sites: what was mended.
         raised: what each call raised in eager execution, in one line; empty where it returned.
+        sides: of the sides of what was mended, where that was asked for.
     """
 
     subject: str
@@ -57,6 +108,7 @@ class Verdict:
     difference: Difference | None
     sites: tuple[SiteRecord, ...]
     raised: tuple[str, ...] = ()
+    sides: Sides | None = None
 
     @property
     def equal(self) -> bool:
@@ -77,15 +129,26 @@ class Verdict:
         """Return `to_dict()` as JSON text; `indent` is the number of spaces, None for one line."""
         return json.dumps(self.to_dict(), indent=indent)
 
+    def to_github(self) -> str:
+        """Return an ``::error`` where there is a difference, a ``::notice`` else.
+
+        These are workflow commands, which GitHub shows in the summary of a run.
+        """
+        title = f"bcmend: {self.subject}"
+        return command("notice" if self.equal else "error", str(self), title=title)
+
     def __str__(self) -> str:
         calls = plural(self.runs, "call") + (", with gradients" if self.train else "")
         what = f"{calls}, compiled by {self.backend!r}, torch {self.torch}"
+        lines = [] if self.sides is None else list(_lines_of_sides(self.sides, self.sites))
         if self.difference is None:
-            return f"bcmend: {self.subject}: {_without_difference(self, what)}"
+            first = f"bcmend: {self.subject}: {_without_difference(self, what)}"
+            return "\n".join([first, *lines])
         return "\n".join(
             [
                 f"bcmend: {self.subject}: differs in {what}",
                 *_lines_of(self.difference),
+                *lines,
                 *_lines_of_sites(self.sites),
             ]
         )
@@ -106,8 +169,10 @@ _SCHEMA: Final = 1
 
 
 def _lines_of(found: Difference) -> list[str]:
+    forced = ", ".join(f"{site} {side}" for site, side in found.forced)
     lines = [
         f"  call {found.call}, {found.aspect}: {found.where}",
+        *([f"    forced  {forced}"] if forced else []),
         f"    eager   {found.eager}",
         f"    mended  {found.mended}",
     ]
@@ -116,14 +181,51 @@ def _lines_of(found: Difference) -> list[str]:
     return lines
 
 
+def _place_of(site: SiteRecord) -> str:
+    return f"{Path(site.file).name}:{site.line}"
+
+
 def _lines_of_sites(sites: tuple[SiteRecord, ...]) -> list[str]:
     if not sites:
         return ["  no site was mended"]
-    rows = [
-        (f"{Path(each.file).name}:{each.line}", each.kind, f"Policy(off=({each.name!r},))")
-        for each in sites
-    ]
+    rows = [(_place_of(each), each.kind, f"Policy(off=({each.name!r},))") for each in sites]
     return [
         "  mended sites, each with what switches it off",
         *(f"    {row}" for row in aligned(rows)),
     ]
+
+
+def _lines_of_sides(found: Sides, sites: tuple[SiteRecord, ...]) -> Iterator[str]:
+    if not found.records:
+        yield "  no mended site has sides"
+        return
+    counts = [
+        f"{len(found.having(status))} {text}"
+        for status, text in _STATUSES.items()
+        if found.having(status)
+    ]
+    if found.differences:
+        counts.append(f"{plural(len(found.differences), 'call')} differ")
+    elif found.having("seen") or found.having("forced"):
+        counts.append("all equal")
+    total = f"{plural(found.sites, 'site')}, {plural(len(found.records), 'side')}"
+    yield f"  {total}: {', '.join(counts)}"
+    taken, pairs = found.pairs
+    if pairs:
+        yield f"  {taken} of {pairs} pairs of sides of neighbours, in {found.seconds:.0f} s"
+    places = {each.name: _place_of(each) for each in sites}
+    for status in ("differs", "not forced"):
+        rows = [
+            (places.get(each.site, each.site), each.side, each.detail)
+            for each in found.having(status)
+        ]
+        yield from (f"    {status}  {row}" for row in aligned(rows))
+
+
+#: What a side's status is called where sides are counted.
+_STATUSES: Final = {
+    "seen": "seen by your inputs",
+    "forced": "forced",
+    "differs": "differ",
+    "not forced": "not forced",
+}

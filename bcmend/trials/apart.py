@@ -31,6 +31,7 @@ import numpy
 import torch
 
 from bcmend import api
+from bcmend.dynamo import compat
 from bcmend.errors import TrialError
 
 Found = TypeVar("Found")
@@ -59,6 +60,10 @@ class TriedCall:
         random.setstate(self.states[0])
         numpy.random.set_state(self.states[1])
         torch.set_rng_state(self.states[2])
+
+
+class NotEnded(TrialError):
+    """A copy of the process takes longer than it may."""
 
 
 Try = Callable[[TriedCall], Found]
@@ -136,7 +141,12 @@ def _copied(subject: TriedCall, attempt: Try[Any]) -> tuple[int, int]:
     source, target = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads are none of the copy's
-        child = os.fork()
+        try:
+            child = os.fork()
+        except OSError as error:  # too many processes, or too little memory
+            os.close(source)
+            os.close(target)
+            raise TrialError(f"the process cannot be copied: {error}") from error
     if child == 0:
         os.close(source)
         _serve(subject, attempt, target)
@@ -167,7 +177,7 @@ def _answer(answers: FileIO, seconds: float | None) -> Any:
     while True:
         left = None if end is None else max(0.0, end - time.monotonic())
         if not select.select([answers], [], [], left)[0]:
-            raise TrialError(f"a copy of the process has not ended after {seconds:.0f} seconds")
+            raise NotEnded(f"a copy of the process has not ended after {seconds:.0f} seconds")
         part = answers.read(1 << 16)
         if not part:
             break
@@ -179,7 +189,7 @@ def _serve(subject: TriedCall, attempt: Try[Any], target: int) -> None:
     """Run a try in the copy of the process, answer, and end without running finalizers."""
     try:
         with open(os.devnull, "w") as nowhere, _unheard(nowhere):
-            torch.set_num_threads(1)  # the pools of threads are not in the copy
+            _have_one_thread()
             subject.begin()
             os.write(target, b"+")
             for stream in (1, 2):
@@ -192,6 +202,17 @@ def _serve(subject: TriedCall, attempt: Try[Any], target: int) -> None:
             answers.write(pickle.dumps(answer))
     finally:
         os._exit(0)
+
+
+def _have_one_thread() -> None:
+    """Have nothing wait for a pool of threads or processes: none is in the copy.
+
+    Inductor has pools of its own to compile in, and writes numbers of threads into what it compiles
+    (and finds again in its cache, unless this setting is another).
+    """
+    torch.set_num_threads(1)
+    compat.inductor_config.compile_threads = 1
+    compat.inductor_config.cpp.threads = 1
 
 
 # This process

@@ -20,6 +20,7 @@ from bcmend.dynamo import fx_graph
 from bcmend.dynamo.breaks.noted_breaks import Break, noted_breaks
 from bcmend.errors import TrialError
 from bcmend.patching import compilations
+from bcmend.policy import Policy
 from bcmend.reports.site_report import Report
 from bcmend.trials.apart import TriedCall
 
@@ -153,12 +154,14 @@ def timed(subject: TriedCall, *, backend: str | None, is_mended: bool) -> Times:
     return Times(first, min(later), caller.raised)
 
 
-def compiled(obj: Any, backend: Any, *, is_mended: bool, **options: Any) -> Any:
+def compiled(
+    obj: Any, backend: Any, *, is_mended: bool, policy: Policy | None = None, **options: Any
+) -> Any:
     """Return what `torch.compile` makes of an object, nothing of which was compiled before."""
     torch.compiler.reset()
     try:
         if is_mended:
-            return api.compile(obj, backend=backend, **options)
+            return api.compile(obj, policy=policy, backend=backend, **options)
         api.unpatch()
         with compilations.without():
             return torch.compile(obj, backend=backend, **options)

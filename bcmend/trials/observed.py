@@ -7,7 +7,7 @@ import logging
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,10 @@ import torch
 
 import bcmend
 from bcmend import api
+from bcmend.patching.table import TABLE
+from bcmend.policy import DEFAULT, Policy
 from bcmend.reports.outcomes import SiteRecord
+from bcmend.tracing.heap import match
 from bcmend.trials.apart import TriedCall
 from bcmend.trials.calls import Caller, compiled, one_line
 from bcmend.trials.frozen import (
@@ -87,15 +90,46 @@ class Calls:
         shown: of each call.
         raised: what each has raised, in one line; empty where it has returned.
         sites: what was mended.
+        codes: the identity of the code that each site is in, by its name; it is the same in copies
+            of the process.
+        policy: by which something was mended.
+        torn: where a join of the trace has not what a side of it has: the site, and what is so.
     """
 
     shown: tuple[Observed, ...]
     raised: tuple[str, ...]
     sites: tuple[SiteRecord, ...]
+    codes: Mapping[str, int]
+    policy: Policy
+    torn: tuple[tuple[str, str], ...] = ()
 
 
-def observed(subject: TriedCall, *, way: Way, keeps_all: bool) -> Calls:
-    """Return what each of some calls shows, and the sites that were mended."""
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An object that is ready to be called in a way: compiled, or in eager execution."""
+
+    caller: Caller
+    called: Callable[..., Any]
+    way: Way
+    outer: NamedGlobals
+
+    def call(self, *, keeps_all: bool, goes_back: bool) -> tuple[Observed, str]:
+        """Return what a call shows, and what it raises, in one line."""
+        arguments, keywords = self.caller.arguments()
+        given = {"arguments": arguments, "keywords": keywords}
+        return _shown(
+            partial(self.called, *arguments, **keywords),
+            given,
+            self.caller.subject.obj,
+            trains=self.way.trains,
+            goes_back=goes_back,
+            keeps_all=keeps_all,
+            outer=self.outer,
+        )
+
+
+def started(subject: TriedCall, way: Way, policy: Policy | None = None) -> Started:
+    """Return an object, nothing of which was compiled before, ready to be called."""
     called: Any = subject.obj
     outer = named_globals(state_holder(called))
     if way.trains and isinstance(called, torch.nn.Module):
@@ -105,33 +139,30 @@ def observed(subject: TriedCall, *, way: Way, keeps_all: bool) -> Calls:
         torch.compiler.reset()
     else:
         options = {"options": {"fallback_random": True}} if way.backend == "inductor" else {}
-        called = compiled(called, way.backend, is_mended=way.is_mended, **options)
-    caller = Caller(subject)
-    found = [_call(caller, called, way, keeps_all=keeps_all, outer=outer) for _ in range(way.runs)]
+        called = compiled(called, way.backend, is_mended=way.is_mended, policy=policy, **options)
+    return Started(Caller(subject), called, way, outer)
+
+
+def observed(subject: TriedCall, *, way: Way, keeps_all: bool) -> Calls:
+    """Return what each of some calls shows, and the sites that were mended."""
+    ready = started(subject, way)
+    with match.noting() as noted:
+        found = [ready.call(keeps_all=keeps_all, goes_back=way.trains) for _ in range(way.runs)]
     shown, raised = zip(*found, strict=True)
-    return Calls(shown, raised, api.report(subject.obj).mended if way.is_mended else ())
-
-
-def _call(
-    caller: Caller, called: Callable[..., Any], way: Way, *, keeps_all: bool, outer: NamedGlobals
-) -> tuple[Observed, str]:
-    arguments, keywords = caller.arguments()
-    given = {"arguments": arguments, "keywords": keywords}
-    return _shown(
-        partial(called, *arguments, **keywords),
-        given,
-        caller.subject.obj,
-        trains=way.trains,
-        keeps_all=keeps_all,
-        outer=outer,
-    )
+    sites = api.report(subject.obj).mended if way.is_mended else ()
+    known = TABLE.code_of_sites()
+    mended = {each.name: known[each.name] for each in sites if each.name in known}
+    codes = {name: id(code) for name, (code, _) in mended.items()}
+    policy = next((policy for _, policy in mended.values()), DEFAULT)
+    torn = tuple((site, str(each)) for site, each in noted)
+    return Calls(shown, raised, sites, codes, policy, torn)
 
 
 def of_one_call(call: Callable[[], Any], arguments: tuple[Any, ...], *, trains: bool) -> Observed:
     """Return what a call with these arguments shows; ``trains`` says that it goes back as well."""
     none = NamedGlobals({})
     given = {"arguments": arguments}
-    return _shown(call, given, None, trains=trains, keeps_all=True, outer=none)[0]
+    return _shown(call, given, None, trains=trains, goes_back=trains, keeps_all=True, outer=none)[0]
 
 
 def _shown(
@@ -140,6 +171,7 @@ def _shown(
     obj: Any,
     *,
     trains: bool,
+    goes_back: bool,
     keeps_all: bool,
     outer: NamedGlobals,
 ) -> tuple[Observed, str]:
@@ -150,7 +182,7 @@ def _shown(
             modes.enter_context(torch.enable_grad())
         try:
             result = call()
-            if trains:
+            if goes_back:
                 _go_back(result)
         except Exception as raised:  # of whatever kind: it is compared
             error = raised

@@ -29,7 +29,7 @@ from corpus.libraries.record import Outcome, Record
 from corpus.models.compare import differences
 from corpus.models.measure import CountingBackend
 
-__all__ = ["measure"]
+__all__ = ["call_of", "measure"]
 
 #: How far results may be from eager ones, as a share of the largest number.
 _TOLERANCE: Final = {"eager": 0.0, "inductor": 1e-4}
@@ -45,7 +45,7 @@ def measure(name: str, backend: str, on_stage: OnStage) -> Record:
     on_stage("arguments")
     target = found(name)
     try:
-        call = _call_of(target)
+        call = call_of(target)
     except NoCall as reason:
         return Record(name, backend, Outcome.NO_CALL, why=str(reason)[:200])
     if not _takes_tensors(call):
@@ -63,7 +63,8 @@ def measure(name: str, backend: str, on_stage: OnStage) -> Record:
     return _mended(Record(name, backend, Outcome.MENDED, how=call.how), call, eager, reason, stock)
 
 
-def _call_of(target: Any) -> Call:
+def call_of(target: Any) -> Call:
+    """Return a call of a function or class, of its examples or guessed. Raises ``NoCall``."""
     torch.manual_seed(0)
     try:
         call = call_of_examples(target)

@@ -81,7 +81,11 @@ def page() -> str:
                 slugs = [each.removeprefix("refused: ") for each in outcome if "refused" in each]
                 lines += [f"| {pattern.name} | {s} | {when} | {pattern.because} |" for s in slugs]
     open_points = [
-        (each.name, each.unsettled or each.unsettled_from_3_12 or each.unequal) for each in PATTERNS
+        (
+            each.name,
+            each.unsettled or each.unsettled_from_3_12 or each.unsettled_from_2_14 or each.unequal,
+        )
+        for each in PATTERNS
     ]
     rows = [f"| {name} | {point} |" for name, point in open_points if point]
     if rows:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.reports.site_report import Report
+from tests.differences_of_torch import GENERATORS_LEFT_IN_YIELD_FROM_FAIL
 from tests.equivalence import Call, Comparison, Way, call, compare, patch_then_compile
 
 WHERE: Final = "branch by where"
@@ -61,6 +62,7 @@ class Pattern:
         way: how it gets patched and compiled.
         unsettled: why the outcome is not reached yet; empty where it is.
         unsettled_from_3_12: why it is not from CPython 3.12 on.
+        unsettled_from_2_14: why it is not from torch 2.14 on.
         unequal: in which way it can be told from eager execution yet; empty where it cannot.
         because: why a site has to stay as it was, or what stands in the way; empty where none does.
         worse: in which way it is worse than stock `torch.compile` yet; empty where it is not.
@@ -89,6 +91,7 @@ class Pattern:
     way: Way = patch_then_compile
     unsettled: str = ""
     unsettled_from_3_12: str = ""
+    unsettled_from_2_14: str = ""
     unequal: str = ""
     because: str = ""
     worse: str = ""
@@ -112,7 +115,9 @@ class Pattern:
     @property
     def unsettled_here(self) -> str:
         """Why the outcome is not reached yet on this Python; empty where it is."""
-        return self.unsettled or (self.unsettled_from_3_12 if IS_FROM_3_12 else "")
+        of_python = self.unsettled_from_3_12 if IS_FROM_3_12 else ""
+        of_torch = self.unsettled_from_2_14 if GENERATORS_LEFT_IN_YIELD_FROM_FAIL else ""
+        return self.unsettled or of_python or of_torch
 
     @property
     def worse_here(self) -> str:

@@ -24,13 +24,12 @@ from rich.progress import track
 from bcmend.analysis.liveness import Liveness, bound_before, liveness
 from bcmend.analysis.stack import operand_stacks
 from bcmend.bytecode import behavior
-from bcmend.bytecode.assemble import assemble
+from bcmend.bytecode.assemble import assemble, labelled
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import DecodeError
 from bcmend.bytecode.names_used import code_objects
 from bcmend.cfg.graph import Graph, build_graph
 from bcmend.cfg.regions import branches
-from tests.listing import labelled
 
 #: What a code object and its reassembled form may differ in, and why.
 PERMITTED_DIFFERENCES: Final = {

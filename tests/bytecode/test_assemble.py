@@ -17,7 +17,7 @@ import pytest
 from bytecode import BinaryOp
 
 from bcmend.bytecode import behavior, emit
-from bcmend.bytecode.assemble import Item, assemble
+from bcmend.bytecode.assemble import Item, assemble, labelled
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import (
     AssembleError,
@@ -27,7 +27,7 @@ from bcmend.bytecode.instructions import (
     TryRange,
     UnknownOpcode,
 )
-from tests.listing import labelled, shape_of
+from tests.listing import shape_of
 
 
 def rebuilt_code(code: CodeType) -> CodeType:

@@ -18,6 +18,7 @@ from bcmend.delivery.records import Buffer, deliver
 from bcmend.tracing.deopt.side_exits import SideExit, take_first
 
 NOTHING_TO_PUT_BACK = ((), False)
+NO_SIDES = None, ()
 
 
 class Distant(Tensor):
@@ -118,9 +119,10 @@ def test_all_records_of_a_call_are_one_read() -> None:
 def test_all_side_exits_of_a_call_are_one_read() -> None:
     keys = ("one", "two", "three")
     with pytest.raises(SideExit) as taken:
-        take_first(keys, True, True, NOTHING_TO_PUT_BACK, (), *on("cuda:0", False, True, True))
+        found = on("cuda:0", False, True, True)
+        take_first(keys, True, True, NOTHING_TO_PUT_BACK, (), NO_SIDES, *found)
     assert taken.value.key == "two"
     assert Distant.reads.total() == 1
     assert not take_first(
-        keys, True, True, NOTHING_TO_PUT_BACK, (), *on("cuda:0", False, False, False)
+        keys, True, True, NOTHING_TO_PUT_BACK, (), NO_SIDES, *on("cuda:0", False, False, False)
     )

@@ -13,6 +13,8 @@ import torch
 
 from bcmend.dynamo import frames
 from bcmend.names import BUFFER, PREFIX
+from bcmend.tracing.heap import roots
+from bcmend.tracing.heap.roots import Root
 
 
 def _outermost() -> None: ...
@@ -22,7 +24,13 @@ def _generator() -> None: ...
 
 
 def _frame(function: Any, parent: Any = None, **symbolic_locals: Any) -> Any:
-    return SimpleNamespace(f_code=function.__code__, parent=parent, symbolic_locals=symbolic_locals)
+    return SimpleNamespace(
+        f_code=function.__code__,
+        parent=parent,
+        symbolic_locals=symbolic_locals,
+        stack=[],
+        block_stack=[],
+    )
 
 
 @pytest.fixture
@@ -50,7 +58,9 @@ def test_every_frame_that_waits_comes_once(traced: list[Any]) -> None:
 
 
 def test_names_of_bcmend_hold_nothing_of_the_program(traced: list[Any]) -> None:
-    assert sorted(frames.named(traced[0])) == [1, 3, 4]
+    edges = [edge for frame in frames.being_traced(traced[0]) for edge in roots._of_frame(frame)]
+    held = [each.value for each in edges if each.root is Root.LOCAL and not each.is_of_bcmend]
+    assert sorted(held) == [1, 3, 4]
 
 
 def test_code_counts_until_all_who_added_it_have_removed_it(traced: list[Any]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import CodeType
 from typing import Any, Final
 
-from bcmend.bytecode.assemble import Item, assemble
+from bcmend.bytecode.assemble import Item, assemble, labelled
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import (
     AssembleError,
@@ -28,7 +28,6 @@ from bcmend.bytecode.instructions import (
 )
 from bcmend.bytecode.opcodes import ROWS
 from tests.bytecode.roundtrip import Tally, check, differences
-from tests.listing import labelled
 
 #: Arguments that most instructions have no use for, and places that no source has.
 _ARGUMENTS: Final[tuple[Any, ...]] = (

@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Final
 
 from bcmend.analysis.stack import operand_stacks
-from bcmend.bytecode.assemble import assemble
+from bcmend.bytecode.assemble import assemble, labelled
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import (
     AssembleError,
@@ -35,7 +35,6 @@ from bcmend.rewrite.mended import Context
 from bcmend.rewrite.pipeline import mend
 from tests.bytecode.roundtrip import Tally, check, differences, source_files
 from tests.fuzz.breakages import breakage_problems
-from tests.listing import labelled
 
 _CONTRARY: Final = {
     "POP_JUMP_IF_TRUE": "POP_JUMP_IF_FALSE",

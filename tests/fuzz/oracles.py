@@ -43,6 +43,7 @@ from tests.fuzz.declared import (
 from tests.fuzz.exported import found_in_export
 from tests.fuzz.plain import mend_in_place
 from tests.fuzz.programs import Program, factory_of, inputs_of, policy_of
+from tests.fuzz.sides import found_on_all_sides
 from tests.fuzz.surface import found_on_the_surface
 from tests.observation import Event, Interruption, Observation, differences
 from tests.registrations import registrations_undone
@@ -495,6 +496,7 @@ ORACLES: Final[dict[str, Callable[[Program], Verdict]]] = {
     "aot_eager": lambda program: compiled(program, "aot_eager"),
     "inductor": lambda program: compiled(program, "inductor"),
     "exported": lambda program: _verdict(list(found_in_export(program))),
+    "sides": lambda program: _verdict(list(found_on_all_sides(program))),
     "surface": lambda program: _verdict(list(found_on_the_surface(program))),
 }
 

@@ -227,7 +227,8 @@ def _command(program: Program, subject: Any, source: random.Random) -> Iterator[
     sys.argv = ["bcmend", "reasons"]
     try:
         with redirect_stdout(io.StringIO()):
-            runpy.run_module("bcmend", run_name="__main__")
+            # Not by its name: where the package has a plugin, pytest loads it, without `get_code`.
+            runpy.run_path(str(Path(bcmend.__file__).with_name("__main__.py")), run_name="__main__")
     except SystemExit as exit_:
         if exit_.code not in (0, None):
             yield f"python -m bcmend reasons: {exit_.code}"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import calendar
 import copy
 import functools
+import gc
 import math
 import os
 import random
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -32,6 +33,7 @@ from torch.overrides import TorchFunctionMode
 import bcmend
 from tests.differences_of_torch import (
     COMPUTED_FLOATS_ARE_FROZEN,
+    GENERATORS_ARE_CLOSED,
     OPTIMIZERS_BECOME_CAPTURABLE,
     SHUFFLES_WHILE_TRACING,
 )
@@ -658,6 +660,44 @@ def test_torch_does_not_warn_of_a_number_out_of_a_tensor_that_requires_a_gradien
         torch.set_warn_always(before)
     assert given == [["Converting a tensor with requi"], []]
     assert numbers == [4.0, 4.0]
+
+
+def test_a_generator_that_is_left_is_closed_by_later_releases_alone() -> None:
+    closed: list[int] = []
+
+    def program(x: Tensor, number: int) -> Tensor:
+        def numbers() -> Iterator[int]:
+            try:
+                yield 1
+                yield 2
+            finally:
+                closed.append(number)
+
+        source = numbers()
+        y = x + next(source)
+        return y * 2 if y.sum() > 0 else y
+
+    program(POSITIVE, 1)
+    assert closed == [1]
+    _mended(program)(POSITIVE, 2)
+    gc.collect()
+    assert closed == ([1, 2] if GENERATORS_ARE_CLOSED else [1])
+
+
+def test_globals_of_mended_functions_have_names_of_bcmend() -> None:
+    names = {"torch": torch, "__name__": "of_its_own"}
+    text = "def program(x):\n    return (x * 2 if x.sum() > 0 else x - 1), sorted(globals())"
+    exec(text, names)
+    program: Any = names["program"]
+    _, before = program(POSITIVE)
+    bcmend.patch(program)
+    torch.compile(program, backend="eager")(POSITIVE)
+    _, after = program(POSITIVE)
+    ours = {each for each in after if each.startswith("@")}
+    assert not ours & set(before)
+    assert len(ours) == 4 and all(each.startswith("@bcmend") for each in ours)
+    bcmend.unpatch(program)
+    assert ours <= set(program(POSITIVE)[1])
 
 
 def test_an_attribute_of_one_side_is_listed_on_either_side_during_the_call() -> None:

@@ -536,3 +536,41 @@ def _a_list_that_arms_make(self: Any, x: Tensor) -> Any:
 @pytest.mark.parametrize("body", [_a_list_of_the_frame, _a_list_that_arms_make], ids=_name)
 def test_what_only_the_frame_holds_is_one_graph(body: Callable[..., Any]) -> None:
     assert _check(body) == 1
+
+
+class Viewed:
+    """Has views of the keys of two equal dictionaries."""
+
+    def __init__(self) -> None:
+        self.one, self.other = {"a": 1}, {"a": 1}
+        self.v, self.w = self.one.keys(), self.other.keys()
+        self.k: Any = None
+
+
+def _picks_a_view(x: torch.Tensor, s: Viewed) -> torch.Tensor:
+    if x.sum() > 0:
+        s.k = s.v
+    else:
+        s.k = s.w
+    return x + 1
+
+
+def _stores_a_view(x: torch.Tensor, s: Viewed) -> torch.Tensor:
+    if x.sum() > 0:
+        s.v = s.w
+    s.one["z"] = len(s.v)
+    return x + 1
+
+
+@pytest.mark.parametrize("program", [_picks_a_view, _stores_a_view])
+def test_views_that_are_equal_are_not_one(program: Any) -> None:
+    compiled = torch.compile(bcmend.patch(program), backend="eager")
+    for sign in (-1, 1, -1):
+        shown = []
+        for call in (program, compiled):
+            state = Viewed()
+            call(torch.ones(2) * sign, state)
+            state.other["q"] = 2
+            shown.append([list(each) for each in (state.v, state.w, state.k or ())])
+        assert shown[0] == shown[1]
+    bcmend.unpatch()

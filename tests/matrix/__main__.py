@@ -16,13 +16,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 os.environ.setdefault("BCMEND_STRICT", "1")
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tests.matrix.all_sides import judge_all_sides
 from tests.matrix.comparison import (
     DIFFERS,
     WORSE,
@@ -44,6 +45,8 @@ from tests.matrix.programs import (
 from tests.matrix.surroundings import SURROUNDINGS
 from tests.matrix.table import Record, page_of, summary_of
 
+_JUDGES: Final = {"calls": judge, "sides": judge_all_sides}
+
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
@@ -53,6 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--around", choices=SURROUNDINGS, help="what stands round each call")
     parser.add_argument("--every", action="store_true", help="every effect, not one of a kind")
     parser.add_argument("--backend", default="eager")
+    parser.add_argument("--oracle", choices=_JUDGES, default="calls", help="or all sides of one")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--resume", type=Path, metavar="FILE")
     parser.add_argument("--write", type=Path, metavar="PATH", help="the page of the documentation")
@@ -110,7 +114,7 @@ def _judged(cases: Sequence[Case], given: argparse.Namespace) -> Iterator[Record
         TimeRemainingColumn(),
         TextColumn("{task.fields[found]}"),
     )
-    work = functools.partial(_record, backend=given.backend)
+    work = functools.partial(_record, backend=given.backend, oracle=given.oracle)
     pool: Any = nullcontext()
     if given.jobs > 1:
         pool = multiprocessing.get_context("fork").Pool(given.jobs)
@@ -128,9 +132,9 @@ def _judged(cases: Sequence[Case], given: argparse.Namespace) -> Iterator[Record
                 return
 
 
-def _record(case: Case, backend: str) -> Record:
+def _record(case: Case, backend: str, oracle: str) -> Record:
     begun = time.monotonic()
-    return Record(case, judge(case, backend), round(time.monotonic() - begun, 2))
+    return Record(case, _JUDGES[oracle](case, backend), round(time.monotonic() - begun, 2))
 
 
 def _line_of(record: Record) -> str:

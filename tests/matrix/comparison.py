@@ -128,7 +128,7 @@ class _Call:
     inner_look: Any = None
 
 
-def _inputs(case: Case, number: int, taken: bool) -> tuple[Tensor, Tensor]:
+def inputs_of(case: Case, number: int, taken: bool) -> tuple[Tensor, Tensor]:
     varied = case.variation == "shape" and number in _VARIED
     items = torch.arange(3 if varied else 2, dtype=torch.float32, device="cpu")
     x, p = items + 1 + 0.5 * number, items * 0.5 + 1
@@ -139,7 +139,7 @@ def _inputs(case: Case, number: int, taken: bool) -> tuple[Tensor, Tensor]:
 
 
 def _one_call(subject: _Subject, case: Case, number: int, taken: bool) -> Observation:
-    x, p = _inputs(case, number, taken)
+    x, p = inputs_of(case, number, taken)
     given = (x, p, subject.state) if subject.is_argument else (x, p)
     varied = number in _VARIED
     if case.variation == "eval":

@@ -70,6 +70,7 @@ python -m tests.matrix --only "list: append" --minutes 5     # an effect, a cons
 python -m tests.matrix --show "list: append | while | in the call"   # a program, what it does
 python -m tests.matrix --around checkpoint --minutes 20      # what stands round each call
 python -m tests.matrix --every --minutes 240                 # every effect, not one of each kind
+python -m tests.matrix --oracle sides --minutes 20           # one call, told which sides to take
 python -m pytest tests/matrix
 ```
 

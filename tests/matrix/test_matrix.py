@@ -14,9 +14,11 @@ import torch
 
 from tests.fuzz.bugs import PLANTED
 from tests.fuzz.planted import applied
+from tests.matrix.all_sides import judge_all_sides
 from tests.matrix.comparison import (
     BROKEN,
     DIFFERS,
+    LEFT_OUT,
     ONE_GRAPH,
     WORSE,
     Verdict,
@@ -177,6 +179,16 @@ def test_a_planted_fault_is_found() -> None:
     assert "look" in found.mended or "['s'].a" in found.mended
 
 
+def test_a_planted_fault_of_a_side_that_no_input_takes_is_found() -> None:
+    bug = next(each for each in PLANTED if each.name == "stores of arms are lost")
+    case = Case("attribute: store", "if_else", "behind the call", first=False)
+    found = judge_all_sides(case, "eager")
+    assert (found.status, found.sites) == (ONE_GRAPH, ("true forced", "false seen"))
+    with applied(bug):
+        found = judge_all_sides(case, "eager")
+    assert found.status == DIFFERS and "told" in found.mended
+
+
 def test_records_are_kept_and_make_a_page() -> None:
     case = case_of(("list: append", "while", "printed"), 0)
     records = [
@@ -197,3 +209,10 @@ def test_a_part_of_the_matrix(number: int) -> None:
     found = judge(case, "eager")
     assert found.status not in (DIFFERS, WORSE), f"{found.mended}\n{body_of(case)}"
     assert found.status in (ONE_GRAPH, BROKEN) or found.stock
+
+
+@pytest.mark.parametrize("number", range(1, 2600, 400))
+def test_a_part_of_the_matrix_on_all_sides(number: int) -> None:
+    case = case_of(covering(0)[number], 0)
+    found = judge_all_sides(case, "eager")
+    assert found.status in (ONE_GRAPH, LEFT_OUT), f"{found.mended}\n{body_of(case)}"

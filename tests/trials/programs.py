@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
+from collections.abc import Callable
 
+import pytest
 import torch
 from torch import nn
 
@@ -126,3 +128,23 @@ def reads_a_file(x: torch.Tensor) -> torch.Tensor:
     with open(__file__) as file:
         x = x + len(file.read(1))
     return x * 2
+
+
+def wrong(x: torch.Tensor) -> torch.Tensor:
+    """Stands for what `breaking` makes, and is none of it."""
+    return x + 1
+
+
+def breaking() -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a function of its own that returns its argument, and at which graphs break."""
+
+    def host(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x
+
+    return host
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what bcmend has logged."""
+    return [each.getMessage() for each in caplog.records if each.name == "bcmend"]

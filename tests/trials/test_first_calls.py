@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ import bcmend
 from bcmend.trials import first_calls
 from bcmend.trials.apart import makes_copies
 from tests.patching.test_late import Counting
+from tests.trials.programs import breaking, told, wrong
 
 pytestmark = [
     pytest.mark.skipif(not makes_copies(), reason="processes cannot be copied here"),
@@ -22,6 +23,13 @@ pytestmark = [
 ]
 
 FIRST = bcmend.Policy(verify="first")
+
+
+@pytest.fixture(autouse=True)
+def without_gradients() -> Iterator[None]:
+    """A process in which something compiled has gone back makes no copies that do."""
+    with torch.no_grad():
+        yield
 
 
 class Net(nn.Module):
@@ -37,10 +45,6 @@ class Net(nn.Module):
             x = x * 2
         self.calls += 1
         return x + 1
-
-
-def _texts(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.name == "bcmend"]
 
 
 def _compared(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
@@ -77,40 +81,24 @@ def test_equal_calls_are_mended_and_made_once(
         assert net.calls == eager.calls
         assert torch.equal(net.norm.running_mean, eager.norm.running_mean)  # type: ignore[arg-type]
     assert found == [True, True]  # of two variants: sizes are dynamic from the second on
-    assert not _texts(caplog)
+    assert not told(caplog)
 
 
-def wrong(x: Tensor) -> Tensor:
-    return x + 1
+def _program(host: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 100:
+            x = x - 1
+        return host(x) * 3
 
-
-class _NotEqual:
-    """A call that has a substitute which is none."""
-
-    def __init__(self) -> None:
-        def host(x: Tensor) -> Tensor:
-            torch._dynamo.graph_break()
-            return x
-
-        self.function = host
-
-    def program(self) -> Callable[[Tensor], Tensor]:
-        host = self.function
-
-        def program(x: Tensor) -> Tensor:
-            if x.sum() > 100:
-                x = x - 1
-            return host(x) * 3
-
-        return program
+    return program
 
 
 def test_what_differs_is_withdrawn_and_eager_execution_counts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    case = _NotEqual()
-    bcmend.register_substitute(case.function, wrong)
-    program = case.program()
+    host = breaking()
+    bcmend.register_substitute(host, wrong)
+    program = _program(host)
     backend = Counting()
     compiled = torch.compile(program, backend=backend)
     x = torch.ones(3)
@@ -121,7 +109,7 @@ def test_what_differs_is_withdrawn_and_eager_execution_counts(
     bcmend.patch(program, policy=FIRST)
     for _ in range(3):
         assert torch.equal(compiled(x), x * 3)
-    text = next(each for each in _texts(caplog) if "differs from eager" in each)
+    text = next(each for each in told(caplog) if "differs from eager" in each)
     assert ":call is withdrawn" in text and "Policy(off=" in text
     (site,) = [each for each in bcmend.report(program).sites if each.kind == "branch"]
     assert site.status == "mended"
@@ -131,13 +119,13 @@ def test_what_no_site_alone_is_at_fault_for_is_compiled_as_without_bcmend(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(first_calls, "_guilty", lambda *_: None)
-    case = _NotEqual()
-    bcmend.register_substitute(case.function, wrong)
-    program = bcmend.patch(case.program(), policy=FIRST)
+    host = breaking()
+    bcmend.register_substitute(host, wrong)
+    program = bcmend.patch(_program(host), policy=FIRST)
     compiled = torch.compile(program, backend="eager")
     for _ in range(3):
         assert torch.equal(compiled(torch.ones(3)), torch.ones(3) * 3)
-    (text,) = [each for each in _texts(caplog) if "differs from eager" in each]
+    (text,) = [each for each in told(caplog) if "differs from eager" in each]
     assert "compiled as without bcmend" in text
 
 
@@ -178,7 +166,7 @@ def test_random_numbers_that_a_back_end_draws_in_its_own_way_are_no_fault(
     compiled = torch.compile(bcmend.patch(draws, policy=FIRST), backend=own)
     compiled(torch.ones(2))
     assert found == [True]
-    assert not _texts(caplog)
+    assert not told(caplog)
 
 
 def test_a_process_that_cannot_be_copied_says_so_once(
@@ -189,7 +177,7 @@ def test_a_process_that_cannot_be_copied_says_so_once(
     compiled = torch.compile(bcmend.patch(Net(), policy=FIRST), backend="eager")
     for size in (3, 4):
         compiled(torch.ones(size, 4))
-    assert len(_texts(caplog)) == 1
+    assert len(told(caplog)) == 1
 
 
 def test_tensors_in_shared_memory_are_not_changed_by_copies(
@@ -200,7 +188,7 @@ def test_tensors_in_shared_memory_are_not_changed_by_copies(
     compiled = torch.compile(bcmend.patch(net, policy=FIRST), backend="eager")
     compiled(torch.ones(3, 4))
     assert net.norm.num_batches_tracked == 1
-    assert any("shared memory" in each for each in _texts(caplog))
+    assert any("shared memory" in each for each in told(caplog))
 
 
 def test_a_program_that_ignores_its_children_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +206,13 @@ def test_a_copy_that_does_not_end_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(first_calls, "_SECONDS", 1.0)
+    monkeypatch.setattr(first_calls, "_GIVEN_UP", [])
     monkeypatch.setattr(first_calls, "_SAID", set())
     monkeypatch.setattr(first_calls, "of_one_call", lambda *_, **__: time.sleep(60))
     compiled = torch.compile(bcmend.patch(Net().eval(), policy=FIRST), backend="eager")
     compiled(torch.ones(3, 4))
-    assert any("has not ended after 1 seconds" in each for each in _texts(caplog))
+    assert any("has not ended after 1 seconds" in each for each in told(caplog))
+    begun = time.monotonic()
+    compiled(torch.ones(5, 4))  # another variant
+    assert time.monotonic() - begun < 30
+    assert any("no more calls are compared" in each for each in told(caplog))

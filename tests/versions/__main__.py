@@ -80,6 +80,7 @@ def environments(parsed: argparse.Namespace) -> list[Callable[[], Environment]]:
 def run(environment: Environment, parsed: argparse.Namespace, file: Path, end: float) -> bool:
     """Run what is asked for in an environment, and return whether it has come to its end."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "tests.versions.recording"]
+    options += [] if parsed.paths else ["--sample", "1"]  # paths are run whole without it
     workers = [f"-n{parsed.jobs}"] if parsed.jobs > 1 else []
     variables = {FILE: str(file.resolve())}
     code = _end(environment, ["pytest", *options, *workers, *parsed.paths], variables, end)

@@ -182,13 +182,14 @@ def _place_of(tx: Any) -> tuple[str, int | None, str]:
 
 
 @contextmanager
-def noted_breaks(called: Any) -> Iterator[list[Break]]:
+def noted_breaks(called: Any = None) -> Iterator[list[Break]]:
     """Yield a list that gets the graph breaks of what is compiled in the block.
 
     Other threads must not compile meanwhile.
 
     Args:
         called: what is called; of a module, or a method of one, breaks have the paths of its parts.
+            Breaks of all that is compiled are noted, whatever it is; None for no paths.
     """
     while isinstance(called, (functools.partial, MethodType)):
         called = called.func if isinstance(called, functools.partial) else called.__self__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.fx import Node, Proxy
+from torch.fx import Graph, Node, Proxy
 
 from bcmend.dynamo import compat
 
@@ -33,6 +33,17 @@ def new_input(
         example_strong_ref=given,
     )
     return proxy
+
+
+def placeholder_for(graph: Graph, name: str, outer: Node) -> Node:
+    """Return a placeholder of the graph of an operator for what a node around it gives.
+
+    Dynamo takes the arguments of a call from the nodes of its own graph when the trace ends; what
+    stays elsewhere keeps a weak reference to a tensor of the program, which it may ask for.
+    """
+    placeholder = graph.placeholder(name)
+    placeholder.meta.update({key: each for key, each in outer.meta.items() if key != "grapharg"})
+    return placeholder
 
 
 def source_of(node: Node) -> tuple[compat.Source, Any] | None:

@@ -24,12 +24,24 @@ def _either(owner: Any, name: str, before: str) -> str:
     return name if hasattr(owner, name) else before
 
 
+#: Of an owner and a name what was held there, how many modules there were, and the other places.
+_HELD: Final[dict[tuple[int, str], tuple[Any, int, list[tuple[Any, str]]]]] = {}
+
+
 def also_held(owner: Any, name: str, function: Any) -> list[tuple[Any, str]]:
     """Return the places beside its owner where a function is held, which Dynamo calls as well.
 
     They are entries of a class's table of methods, which torch 2.13 does not have, and modules
-    of Dynamo's that have imported the function by name.
+    of Dynamo's that have imported the function by name. Each trace asks for what the last one did.
     """
+    known = _HELD.get((id(owner), name))
+    if known is None or known[0] is not function or known[1] != len(sys.modules):
+        found = _holders(owner, name, function)
+        known = _HELD[id(owner), name] = function, len(sys.modules), found
+    return known[2]
+
+
+def _holders(owner: Any, name: str, function: Any) -> list[tuple[Any, str]]:
     if isinstance(owner, ModuleType):
         names = {str(each.__package__) for each in (owner, compat.symbolic_convert)}
         packages = [sys.modules[each] for each in names]
@@ -189,6 +201,8 @@ CREATE_UNBACKED_INT: Final = "create_unbacked_symint"
 EVALUATE_NODE: Final = "evaluate_sym_node"
 GUARD_OR_DEFER: Final = "guard_or_defer_runtime_assert"
 INSTALL_GLOBAL: Final = "install_global_unsafe"
+BUILD_WEAK_REFERENCE: Final = "build"
+ADD_CACHE: Final = "add_cache"
 LOAD_ATTRIBUTE: Final = "load_attr"
 RENAME_UNBACKED: Final = "_rename_unbacked_to"
 TRACK_ATTRIBUTES: Final = "track_attribute_mutation_new"

@@ -15,6 +15,7 @@ VariableTracker: as_proxy as_python_constant build call_function call_method clo
     is_constant_none is_python_constant is_realized is_tensor make_guard mutation_type next_variable
     python_type python_type_name realize reconstruct set_name_hint set_source_location source unwrap
     visit
+CellVariable: pre_existing_contents
 ConstantVariable: create value
 BaseListVariable: items
 ConstDictVariable: items
@@ -67,7 +68,7 @@ RandomValueSource: random_call_index
 PyCodegen: add_push_null append_output call_function cell_and_freevars clear_tos create_load
     create_load_closure create_load_const create_load_const_unchecked create_load_deref
     create_load_python_module extend_output foreach get_instructions
-    load_function_name load_method store tx
+    load_function_name load_method pop_top store tx
 Unsupported: gb_type real_stack
 AsPythonConstantNotImplementedError: vt
 RestartAnalysis: restart_reason

@@ -75,6 +75,11 @@ def blocks_of(frame: Any) -> list[Any]:
     return list(frame.block_stack)
 
 
+def contexts_of(frame: Any) -> list[Any]:
+    """Return the contexts of the ``with`` blocks that a frame is in, the innermost last."""
+    return [each.with_context for each in frame.block_stack if each.with_context is not None]
+
+
 def is_in_a_context_of_the_program(frame: Any) -> bool:
     """Return whether a frame is in a ``with`` of a context manager that is code of the program."""
     return any(_is_of_the_program(each.with_context) for each in frame.block_stack)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -119,6 +121,33 @@ def attributes_that_one_side_has() -> Function:
         if x.sum() > 0:
             holder.more = x * 2
         return getattr(holder, "more", x - 1), getattr([], "more", 3)
+
+    return program
+
+
+@program("PyCodegen.add_cache")
+def a_queue_that_changes_before() -> Function:
+    queue = deque([1])
+
+    def program(x: Tensor) -> Any:
+        queue.append(2)
+        if x.sum() > 0:
+            queue.append(3)
+        return x + 1, queue
+
+    return program
+
+
+@program("WeakRefVariable.build")
+def a_weak_reference_that_stays() -> Function:
+    holder: Any = Holder()
+    holder.reference = weakref.ref(holder)
+
+    def program(x: Tensor) -> Any:
+        kept = holder.reference
+        if x.sum() > 0:
+            kept = None
+        return x + 1, isinstance([kept][0], weakref.ref)
 
     return program
 

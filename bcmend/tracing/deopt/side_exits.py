@@ -35,6 +35,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value, constant, global_of, load_global
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.deopt import (
+    canaries,
     eager_rerun,
     graph_failure,
     one_sided,
@@ -73,6 +74,8 @@ _TAKEN = _Taken()
 #: What may fail: key of the site, the condition of its arm, a function and its arguments.
 _Trial = tuple[str, "torch.Tensor | None", Callable[..., Any], tuple[Any, ...]]
 
+_WATCHES_NOTHING: Final = None, ()
+
 
 def take_first(
     keys: tuple[str, ...],
@@ -80,22 +83,41 @@ def take_first(
     lasting: bool,
     before: Any,
     trials: tuple[_Trial, ...],
+    watched: Any,
     *predicates: torch.Tensor,
 ) -> bool:
-    """Return whether a side exit is taken; restore what the graph has changed if so."""
+    """Return whether a side exit is taken; restore what the graph has changed if so.
+
+    Args:
+        keys: the sites of the first of ``predicates``.
+        raises: whether an exit is an exception.
+        lasting: what ``SideExit`` has.
+        before: what the graph has changed, and whether it draws.
+        trials: what is called, and may fail.
+        watched: sides of which the rest of ``predicates`` are the conditions (``canaries``).
+
+    Raises:
+        SideExit: a side exit is taken, and ``raises`` is true.
+        NewSide: a call takes a watched side for the first time.
+    """
     changes, draws = before
     if _TAKEN.is_by_failure:
         _TAKEN.key, _TAKEN.is_by_trial, _TAKEN.is_by_failure = "", False, False
         undo_log.put_back((), draws=draws)  # its copies are lost with the graph
         return True
-    checked = [*predicates, *(trial[1] for trial in trials if trial[1] is not None)]
+    exits, sides = predicates[: len(keys)], predicates[len(keys) :]
+    checked = [*exits, *(trial[1] for trial in trials if trial[1] is not None), *sides]
     holds = iter(truths(checked))
     found = [key for key in keys if next(holds)]
     one_sided.count(keys, found[0] if found else None)
     failed = None if found else _first_to_fail(trials, holds)
     key = found[0] if found else failed
     if key is None:
-        return False
+        new = canaries.new_sides(watched, holds) if watched[1] else None
+        if new is None:
+            return False
+        undo_log.put_back(changes, draws=draws)
+        raise new
     undo_log.put_back(changes, draws=draws)
     if raises:
         raise SideExit(key, lasting or failed is not None)
@@ -156,6 +178,7 @@ class _Exits(compat.VariableTracker):
         self.sites: list[LiveSite] = []
         self.keys: list[str] = []
         self.predicates: list[Value] = []
+        self.watched: list[tuple[canaries.Side, Value]] = []
         self.trials: list[tuple[str, *tuple[Value, ...]]] = []
         self.raises, self.lasting = raises, bool(tx.one_graph)
         self.before = undo_log.SavedState(tx.output)
@@ -166,25 +189,39 @@ class _Exits(compat.VariableTracker):
 
     def reconstruct(self, codegen: Any) -> None:
         self.is_written = True
-        if not self.sites and not self.survives_graph_failure():
+        watched = self._watched()
+        if not self.sites and not watched and not self.survives_graph_failure():
             codegen.extend_output(codegen.load_function_name(self._nothing, False))
             return
         codegen.add_push_null(lambda: load_global(codegen, take_first))
         for known in (tuple(self.keys), self.raises, self.lasting):
             codegen.append_output(codegen.create_load_const(known))
-        codegen(self.before if self.sites else self._only_draws())
+        codegen(self.before if self.sites or watched else self._only_draws())
         for key, *parts in self.trials:
             codegen.append_output(codegen.create_load_const(key))
             codegen.foreach(parts)
             codegen.append_output(compat.create_build_tuple(1 + len(parts)))
         codegen.append_output(compat.create_build_tuple(len(self.trials)))
-        codegen.foreach(self.predicates)
-        codegen.extend_output(compat.create_call_function(5 + len(self.predicates), False))
+        told = self.output.root_tx.f_code, tuple(side for side, _ in watched)
+        codegen.append_output(
+            codegen.create_load_const_unchecked(told if watched else _WATCHES_NOTHING)
+        )
+        predicates = [*self.predicates, *(each for _, each in watched)]
+        codegen.foreach(predicates)
+        codegen.extend_output(compat.create_call_function(6 + len(predicates), False))
         if self.raises:
             codegen.append_output(compat.create_instruction(emit.pop_top.op))
         else:
             eager_rerun.write_return_if(codegen, self._leave, self.lasting)
         codegen.extend_output(codegen.load_function_name(self._nothing, False))
+
+    def _watched(self) -> list[tuple[canaries.Side, Value]]:
+        """Return the sides to look for: none if the effects of the graph cannot be undone."""
+        why = undo_log.obstacle(self.output) if self.watched else ""
+        if why:
+            sides = [side for side, _ in self.watched]
+            canaries.say_not_compared(self.output.root_tx.f_code, sides, why)
+        return [] if why else self.watched
 
     def _only_draws(self) -> Value:
         """Return the saved state where only the failure of the graph is a reason to leave."""
@@ -230,6 +267,16 @@ def add_side_exit(
     safe_indices.is_discarded_if(tx, predicate)
 
 
+def add_canary(tx: compat.Tracer, side: canaries.Side, predicate: Value) -> None:
+    """Have a call compared that is the first to take a side, of the frame being traced.
+
+    It takes the side if ``predicate``, a boolean tensor, holds.
+    """
+    if canaries.at_boundary_only(tx, [side]):
+        random_draws.take_before(tx.output)
+        _exits_of(tx, at_boundary=True).watched.append((side, predicate))
+
+
 def write_output_if_graph_fails(tx: compat.Tracer) -> None:
     """Have output before a failure of the graph written, in a frame that ends at no boundary."""
     if are_possible(tx, at_boundary=False):
@@ -269,4 +316,5 @@ def came_back(taken: SideExit, code: Any) -> None:
         return
     site = site_table.find(taken.key)
     if site is not None and weaken(Finding(Claim.FAILS, site)):
+        site.seen_sides.clear()  # of a check, and now it is a branch
         frames.forget(code, "bcmend compiles an arm that has not failed")

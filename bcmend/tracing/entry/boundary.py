@@ -24,6 +24,7 @@ from bcmend.dynamo import compat, frames, plain_python
 from bcmend.dynamo.models import translators
 from bcmend.knowledge.interruptions import code_run_first, entries, is_interruption
 from bcmend.tracing.deopt import (
+    canaries,
     graph_failure,
     raised_errors,
     rerun_policy,
@@ -98,16 +99,13 @@ def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any, caller: 
     if SESSION.verifier is None:
         return _made(body, arguments, callback)
     if _is_compared(body) and _CALL.buffer is None:
-        code = _latest(body)
         try:
-            with capture.not_compiling(code):
+            with capture.not_compiling(_latest(body)):
                 return _made(body, arguments, callback)
         except capture.Uncompared:
             pass  # what the calls below raise has it in no context
-        mended = partial(_made, body, arguments, callback)
-        plain = partial(_plainly, body, arguments)
-        if not SESSION.verifier(code, mended, plain, arguments):
-            return plain()
+        if not _may_be_mended(body, arguments, callback):
+            return _plainly(body, arguments)
     with capture.not_compiling(None):
         return _made(body, arguments, callback)
 
@@ -121,7 +119,7 @@ def _is_compared(body: FunctionType) -> bool:
 
 def _clean(body: FunctionType, callback: Any) -> Clean | None:
     """Return what an equal call has left in this epoch, behind which there is nothing to clear."""
-    if _CALL.buffer is not None or _is_compared(body):
+    if _CALL.buffer is not None:
         return None
     found = body_states.state_of(body.__code__, is_body=True).clean
     if found is None or not found.epoch == epochs.present() == _CALL.epoch:
@@ -151,7 +149,8 @@ def _defer_nothing_if_caught(code: CodeType) -> None:
 
 def _leave_clean(body: FunctionType, callback: Any, epoch: int, outer: Buffer | None) -> None:
     """Note that a call that began in an epoch has traced nothing, if it is no call in another."""
-    if outer is None and epochs.present() == epoch and callable(callback):
+    is_still = outer is None and epochs.present() == epoch and callable(callback)
+    if is_still and not _is_compared(body):
         state = body_states.state_of(body.__code__, is_body=True)
         state.clean = Clean(epoch, weakref.ref(callback), not state.may_break)
         _CALL.epoch = epoch
@@ -187,13 +186,9 @@ def _made(
             _deliver_before(failure, buffer)
         if failure is None:
             return result
-        if isinstance(failure, side_exits.SideExit):
-            # The graph has had no effects.
-            input_leaves.take_back()
-            result = _plainly(body, arguments)
-            body_states.state_of(_latest(body), is_body=True).sides.note_captured()
-            side_exits.came_back(failure, _latest(body))
-            return result
+        if isinstance(failure, (canaries.NewSide, side_exits.SideExit)):
+            input_leaves.take_back()  # the graph has had no effects
+            return _left(body, arguments, callback, failure)
         if _can_be_repeated(body, failure):
             plain_python.leave_transforms(depth)
             random_draws.restore_states()
@@ -204,6 +199,41 @@ def _made(
         raise failure
     finally:
         failure = None  # its traceback holds this frame, and that the arguments
+
+
+def _left(
+    body: FunctionType,
+    arguments: tuple[Any, ...],
+    callback: Any,
+    why: canaries.NewSide | side_exits.SideExit,
+) -> Any:
+    """Make a call of which the graph was given up in plain Python."""
+    code = _latest(body)
+    state = body_states.state_of(code, is_body=True)
+    if isinstance(why, canaries.NewSide):
+        _note_captured(state, None)
+        keys = tuple(dict.fromkeys(side.key for side in why.sides))
+        _may_be_mended(body, arguments, callback, keys)
+        canaries.end(why, code)
+        return _plainly(body, arguments)
+    result = _plainly(body, arguments)
+    state.sides.note_captured()
+    side_exits.came_back(why, _latest(body))
+    return result
+
+
+def _may_be_mended(
+    body: FunctionType, arguments: tuple[Any, ...], callback: Any, new: tuple[str, ...] = ()
+) -> bool:
+    """Return whether a call, mended, is not known to differ from eager execution.
+
+    ``new`` are the sites of which it takes new sides; without any the code is compiled for it.
+    """
+    if SESSION.verifier is None:
+        return True
+    mended = partial(_made, body, arguments, callback)
+    plain = partial(_plainly, body, arguments)
+    return SESSION.verifier(_latest(body), mended, plain, arguments, new)
 
 
 def _plainly(body: FunctionType, arguments: tuple[Any, ...]) -> Any:

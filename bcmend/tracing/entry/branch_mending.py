@@ -25,7 +25,8 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, example_of, items_in
 from bcmend.tracing.deopt import one_sided, rerun_policy
 from bcmend.tracing.effects import sharing
-from bcmend.tracing.entry import draw_ranges
+from bcmend.tracing.entry import draw_ranges, watched_sides
+from bcmend.tracing.heap import match
 from bcmend.tracing.loops import while_loops
 from bcmend.tracing.loops.loop_ends import LoopEnd
 from bcmend.tracing.lowering import shared_results
@@ -80,6 +81,7 @@ def mend_branch(
         deferred_exceptions.leave_side(tx, site, condition, empty)
         site.mended("guard", "where nothing is selected the call is made in plain Python")
         return arms[empty].call(tx)
+    sides = watched_sides.of_branch(tx, site, condition)
     guards = tx.output.guards
     before, dropped = copy.copy(guards.inner), _DROPPED_GUARDS.of(tx.output)
     put_slots_back = slots.remember(tx.output)
@@ -108,6 +110,7 @@ def mend_branch(
         guards.update(dropped)  # Dynamo makes a guard once, when it first looks at something
         dropped.clear()
         rerun_policy.note(tx)  # what fails inside a graph that stock has not made
+        watched_sides.add(tx, site, sides)
     return outcome
 
 
@@ -229,7 +232,7 @@ def _are_plain(arms: Sequence[ArmTrace]) -> bool:
     )
 
 
-_CHECKS: Final = (Kind.CHECK, Kind.EXIT, Kind.TRIAL)
+_CHECKS: Final = (Kind.CHECK, Kind.EXIT, Kind.TRIAL, Kind.CANARY)
 
 
 def _changes_what_is_its_own(effects: Effects) -> bool:
@@ -314,6 +317,8 @@ def _branch(
         if is_of_values and site.key in plain:
             ahead.note_condition(tx, condition, site)
         return None
+    joined = match.compared(tx, outcome, returns=site.form(form).returns)
+    match.require_match(site, joined, then_arm.heap, else_arm.heap)
     return outcome
 
 

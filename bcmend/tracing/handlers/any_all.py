@@ -23,6 +23,7 @@ from bcmend.dynamo.values import Value, constant, fake_mode_of
 from bcmend.tracing.effects.hazards import hazards_of
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import record_builder
+from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.speculation import iterators
 from bcmend.tracing.speculation.arms import Arm, ArmTrace, trace_arm
@@ -85,7 +86,7 @@ def _can_be_evaluated(tx: compat.Tracer, iterable: Value, sought: bool) -> bool:
 
 
 def _is_harmless(tx: compat.Tracer, trace: ArmTrace) -> bool:
-    if trace.effects or trace.records:
+    if trace.effects or any(each.kind is not Kind.CANARY for each in trace.records):
         return False
     if not iterators.end_here(tx, list(trace.effects.consumed), []):
         return False

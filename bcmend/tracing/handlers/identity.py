@@ -31,6 +31,21 @@ _OF_TUPLES: Final = "which object a merged tuple is"
 _TESTS: Final = (operator.is_, operator.is_not)
 
 
+@hooks.around(
+    compat.WeakRefVariable,
+    methods.BUILD_WEAK_REFERENCE,
+    "a weak reference is not what it refers to",
+    gate=hooks.first,
+)
+def _weak_reference(
+    inner: Any, tx: compat.Tracer, reference: Any, source: Any, **options: Any
+) -> Any:
+    """Have code load a weak reference from where it is; Dynamo has it load what it refers to."""
+    found = inner(tx, reference, source, **options)
+    found.source = source
+    return found
+
+
 def _require_known(tx: compat.Tracer, one: Any, other: Any) -> None:
     if all(each.is_realized() for each in (one, other)):
         one, other = one.realize(), other.realize()

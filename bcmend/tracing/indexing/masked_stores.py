@@ -21,11 +21,12 @@ from typing import Any, Final
 import torch
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, frames, fx_graph, handlers
+from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.values import Value, constant, example_of, fake_mode_of
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.heap import roots
 from bcmend.tracing.indexing import item_reads, stacked_items
 from bcmend.tracing.indexing.index_parts import Item, Part, part_of
 from bcmend.tracing.indexing.masked_writes import Store, is_one, numbers_of_range
@@ -182,7 +183,7 @@ def _store(tx: compat.Tracer, target: Tensor, key: Any, value: Value) -> None:
         fails = reduce(partial(predicates.either, tx), misfits)
         deferred_exceptions.make_side_exit(tx, site, fails)
     is_range = isinstance(value, Tensor) and numbers_of_range(tx, value) is not None
-    if is_range and not frames.holds(list(frames.named(tx)), value):
+    if is_range and not roots.is_held(tx, value):
         # Its numbers were stored without it.
         value.as_proxy().node.meta[meta_keys.BESIDE_NUMBER] = True
 

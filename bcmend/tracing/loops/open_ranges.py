@@ -16,7 +16,6 @@ import sympy
 import torch
 
 from bcmend.dynamo import compat, frames, fx_graph, handlers, shape_env
-from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import (
@@ -27,6 +26,8 @@ from bcmend.dynamo.values import (
     function_of,
     is_unbacked,
 )
+from bcmend.tracing.heap import roots
+from bcmend.tracing.heap.roots import Edge, Root
 from bcmend.tracing.numbers import scalars
 from bcmend.tracing.sites import body_states, capture_mode
 
@@ -50,7 +51,14 @@ class LoopIterator(compat.VariableTracker):
 
     def require_alone(self, tx: compat.Tracer) -> None:
         """Break the graph if something else than a loop may use the iterator."""
-        if not (tx.stack and tx.stack[-1] is self) or is_referenced(tx, self):
+        own = roots.frames_of_the_function(tx)
+
+        def is_of_the_loop(edge: Edge) -> bool:
+            is_operand = edge.root is Root.OPERAND and edge.value is self
+            return edge.is_of_bcmend or (is_operand and edge.is_of(own))
+
+        is_on_top = bool(tx.stack) and tx.stack[-1] is self
+        if not is_on_top or roots.is_held(tx, self, but=is_of_the_loop):
             self.stop(tx, "its iterator is not that of a loop alone")
 
     def asked_about(self) -> set[Any]:

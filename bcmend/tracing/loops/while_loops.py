@@ -22,6 +22,8 @@ from bcmend.dynamo.slots import pushed
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of
 from bcmend.names import SPLIT
 from bcmend.tracing.gradients import arm_selects
+from bcmend.tracing.heap import match
+from bcmend.tracing.heap.heap import Heap
 from bcmend.tracing.loops import carried_places, loop_results, open_ranges, turn_effects
 from bcmend.tracing.loops.loop_ends import LoopEnd
 from bcmend.tracing.loops.loop_values import (
@@ -89,6 +91,7 @@ class _Loop:
     apart: Apart = field(default_factory=Apart)
     places: Sequence[Location] = ()
     is_last: bool = True
+    scope: int = field(default_factory=compat.current_scope_id)
 
     def that_stores(self, places: Sequence[Location], parted_at: Collection[int] = ()) -> _Loop:
         """Return the loop with places that its turns store to, and with its inputs.
@@ -111,6 +114,11 @@ class _Loop:
         """The position in ``inputs`` of the first one that a place holds."""
         return self.apart.count(len(self.arm.inputs.items))
 
+    def compared(self, values: Sequence[Value]) -> Heap | None:
+        """Return the heap with the live-ins of the jump among ``values``, where it is compared."""
+        live_ins = compat.TupleVariable(list(values)[: len(self.arm.inputs.items)])
+        return match.compared(self.tx, live_ins, self.scope)
+
     def trace(self, iteration: Callable[[Any], None]) -> ArmTrace | ArmFailure:
         """Trace what ``iteration`` does, given the tracer, as an arm."""
 
@@ -128,7 +136,7 @@ class _Loop:
     def iterate(self, entering: Sequence[Value]) -> tuple[Any, ...]:
         """Trace a turn; return the condition where it comes back to the jump, and the next inputs.
 
-        Empty if it does not come back.
+        And the heap there. Empty if it does not come back.
         """
         inputs, held = self.live_ins_and_held(entering)
         carried_places.write(self.tx, self.places, held)
@@ -141,8 +149,9 @@ class _Loop:
                 if iteration.end is None:
                     return ()
                 condition, after = iteration.end
+                turned = self.compared(after.items)
                 left = self.apart.of(self.tx, after.items, entering)
-                return condition, compat.TupleVariable(left)
+                return condition, compat.TupleVariable(left), turned
         return ()
 
 
@@ -337,12 +346,11 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     tx, site, inputs = loop.tx, loop.site, list(loop.inputs)
     iterations_left = _iterations_left(tx, site, inputs, carried)
     _require_gradients_fit(inputs, carried)
-    for position in carried.tensors:
-        if position >= loop.held_from:
-            carried_places.require_new(inputs[position].realize())
+    _require_held_are_new(loop, carried)
     more = _more(tx, site, inputs)
     entered: list[Proxy] = []
     outcome: list[tuple[TensorValue, list[TensorValue]]] = []
+    heaps = [loop.compared(loop.arm.inputs.items)]
 
     def iteration(tracer: Any) -> None:
         entering = stand_ins(tx, tracer, inputs, carried, entered)
@@ -353,6 +361,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
         after = carried_values(end[1].items, entering, carried)
         found = [in_the_operator(tx, each, carried) for each in after]
         outcome.append((end[0], found + _more(tx, site, end[1].items)))
+        heaps.append(end[2])
 
     trace = loop.trace(iteration)
     if not isinstance(trace, ArmTrace):
@@ -373,8 +382,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     copies = [fx_graph.method(tx, "clone", each) for each in changed]
     start = [predicate, *numbers, *more, *(_false(tx, each) for each in taken), *copies]
     at_more = 1 + len(numbers) if more else None
-    exit_places = range(first_exit, first_change)
-    ends = Ends(loop.staying == 0, iterations_left, at_more, exit_places)
+    ends = Ends(loop.staying == 0, iterations_left, at_more, range(first_exit, first_change))
     condition, values = outcome[0]
     body = Body(trace, entered, condition, [*values, *taken], carried.gradients, changed)
     with arm_selects.under(tx, site.policy.untaken_gradients):
@@ -390,9 +398,10 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     loop_results.watch_carried(tx, site, carried, (loop.inputs, values, inputs))
     live_ins, held = loop.live_ins_and_held(inputs)
     carried_places.write(tx, loop.places, held)
-    by_exhaustion = bool(more) or iterations_left is not None
-    leaving = 1 - loop.staying
-    return LoopEnd(results[0], compat.TupleVariable(live_ins), leaving, by_exhaustion, site)
+    match.require_match(site, loop.compared(live_ins), *heaps)
+    is_by_range = bool(more) or iterations_left is not None
+    behind = compat.TupleVariable(live_ins)
+    return LoopEnd(results[0], behind, 1 - loop.staying, is_by_range, site)
 
 
 def _left_in(tx: compat.Tracer, before: Value, result: TensorValue, *, is_asked: bool) -> Value:
@@ -450,6 +459,12 @@ def _iterations_left(
         nesting_limits.note_few_turns(tx, site)
         raise NotThisWay("the loop makes few turns")
     return left
+
+
+def _require_held_are_new(loop: _Loop, carried: Carried) -> None:
+    for position in carried.tensors:
+        if position >= loop.held_from:
+            carried_places.require_new(loop.inputs[position].realize())
 
 
 def _require_gradients_fit(inputs: Sequence[Value], carried: Carried) -> None:

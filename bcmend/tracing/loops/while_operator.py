@@ -11,6 +11,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node, Proxy
 
 from bcmend.dynamo import compat, fx_graph, shape_env
+from bcmend.dynamo.models import graph_inputs
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import TensorValue, example_of
 from bcmend.tracing.backends import uncompiled_sides
@@ -153,10 +154,10 @@ def _unless_no_iteration(
 
 
 def _placeholders(graph: Graph, name: str, values: Sequence[Proxy]) -> list[Node]:
-    nodes = [graph.placeholder(f"{name}_{number}") for number in range(len(values))]
-    for node, value in zip(nodes, values, strict=True):
-        node.meta.update(value.node.meta)
-    return nodes
+    return [
+        graph_inputs.placeholder_for(graph, f"{name}_{number}", value.node)
+        for number, value in enumerate(values)
+    ]
 
 
 def _condition_graph(given: Sequence[Proxy], additional: Sequence[Proxy], ends: Ends) -> Graph:

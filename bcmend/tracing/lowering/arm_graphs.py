@@ -16,6 +16,7 @@ from torch.fx.proxy import GraphAppendingTracer
 
 from bcmend import meta_keys
 from bcmend.dynamo import compat, shape_env
+from bcmend.dynamo.models import graph_inputs
 from bcmend.dynamo.values import TensorValue, Value, example_of, has_own_operators
 from bcmend.tracing.backends import known_structures, uncompiled_sides
 from bcmend.tracing.backends.backward_sides import inverse, order_in_memory
@@ -182,8 +183,8 @@ def _inputs(graph: Graph, operands: Sequence[Proxy], changed: Sequence[Proxy]) -
     """Give a graph its inputs; return the form in which each operand is read there."""
     known: dict[Node, Node] = {}
     for at, operand in enumerate(operands):  # two may have one name, each in a graph of its own
-        known[operand.node] = graph.placeholder(f"operand_{at}")
-        known[operand.node].meta.update(operand.node.meta)
+        name = f"operand_{at}"
+        known[operand.node] = graph_inputs.placeholder_for(graph, name, operand.node)
     copies: dict[int, Node] = {}  # what the arm changes is one tensor by all its names
     for operand in operands:
         entered, example = known[operand.node], operand.node.meta.get("example_value")

@@ -33,7 +33,7 @@ def choose(
     """
     require_merged(arms)
     consumed = [each for arm in arms for each in arm.effects.consumed]
-    left = [[arm.result, arm.stored, arm.effects.lists_left] for arm in arms]
+    left = [arm.left for arm in arms]
     if not iterators.end_here(tx, consumed, left, returns=returns):
         raise Refusal("consumes-iterator", "it can be seen later how far an iterator has come")
     taken = [(arm.effects.consumed, arm.effects.left_open) for arm in arms]

@@ -20,6 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph
+from bcmend.dynamo.models import graph_inputs
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.tracing.backends import known_structures, uncompiled_sides
@@ -284,9 +285,12 @@ class _Writer:
         sides = []
         for name, side in (("cond_true", then), ("cond_false", orelse)):
             graph = Graph()
-            known = {each: graph.placeholder(f"operand_{at}") for at, each in enumerate(given)}
-            for outer, inner in known.items():
-                inner.meta.update(unjudged(outer.meta))
+            known = {
+                each: graph_inputs.placeholder_for(graph, f"operand_{at}", each)
+                for at, each in enumerate(given)
+            }
+            for inner in known.values():
+                inner.meta = unjudged(inner.meta)
             made = list(side(graph, known)) or [graph.call_function(torch.zeros, ((),))]
             if examples:
                 made = list(map(partial(self._covered, graph), made, examples))

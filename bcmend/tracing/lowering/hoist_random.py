@@ -18,6 +18,7 @@ from torch.fx.node import map_aggregate, map_arg
 
 from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, shape_env
+from bcmend.dynamo.models import graph_inputs
 from bcmend.dynamo.values import TensorValue, fake_mode_of
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
@@ -296,8 +297,7 @@ def _drawing(drawn: Sequence[Draw], taken: Sequence[Draw], symbols: dict[Any, Pr
     graph = Graph()
     numbers = {}
     for symbol, outer in symbols.items():
-        placeholder = graph.placeholder(outer.node.name)
-        placeholder.meta.update(outer.node.meta)
+        placeholder = graph_inputs.placeholder_for(graph, outer.node.name, outer.node)
         numbers[symbol] = Proxy(placeholder)
 
     def bernoulli(call: OperatorCall) -> Node:

@@ -7,7 +7,6 @@ graph: who has both could then change one, or compare them. Else the form of the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from bcmend.delivery import records
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, snapshots
 from bcmend.dynamo.models import containers, objects
 from bcmend.dynamo.values import TensorValue, Value, example_of, object_behind
 from bcmend.names import BUFFER, NUMBERS
@@ -23,6 +22,8 @@ from bcmend.tracing.effects import sharing, watches
 from bcmend.tracing.effects.change_counts import changes
 from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensors_of
 from bcmend.tracing.gradients import histories
+from bcmend.tracing.heap import roots
+from bcmend.tracing.heap.roots import Edge, Root
 from bcmend.tracing.merging import in_place, one_memory
 from bcmend.tracing.merging.merge import Merger, Pair, is_one_object
 from bcmend.tracing.merging.one_memory import View, views_among
@@ -270,56 +271,52 @@ def _leaving(tx: compat.Tracer) -> list[torch.Tensor]:
             found.append(example_of(variable))
 
     effects = tx.output.side_effects
-    held = [edge.value for edge in _handed_out(tx)]
-    compat.VariableTracker.visit(note, held, side_effects=effects)
+    snapshots.visit(note, [edge.value for edge in _handed_out(tx)], effects)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Edge:
-    """What something that outlives the call has: an attribute or item ``key`` of ``owner``."""
+def _handed_out(tx: compat.Tracer) -> Iterator[Edge]:
+    """Yield what is on the stack, in locals that are still read, and stored to what was there.
 
-    owner: Value | None
-    key: Any
-    value: Any
-    is_written_back: bool = False
-
-
-def _handed_out(tx: compat.Tracer) -> Iterator[_Edge]:
-    """Yield what is on the stack, in locals that are still read, and stored to what was there."""
-    root, effects = tx.output.root_tx, tx.output.side_effects
-    yield from (_Edge(None, None, each) for each in root.stack)
-    for name, value in root.symbolic_locals.items():
-        if name not in (BUFFER, NUMBERS):
-            yield _Edge(None, name, value)
-    for variable, stores in effects.store_attr_mutations.items():
-        if object_behind(variable) is OUTLET:
-            yield from _stored_by_records(stores["records"])
-        elif not isinstance(variable.mutation_type, compat.AttributeMutationNew):
-            yield from (_Edge(variable, key, value) for key, value in stores.items())
-    for variable in effects.id_to_variable.values():
-        if isinstance(variable.mutation_type, compat.ValueMutationExisting):
-            source = variable.source
+    Of a container from before the call and of a record each item is one, of that owner.
+    """
+    for edge in roots.edges(tx):
+        if edge.root is Root.STORED and object_behind(edge.owner) is OUTLET:
+            yield from _stored_by_records(edge.value)
+        elif edge.root is Root.BEFORE:
+            source = edge.value.source
             is_buffer = isinstance(source, compat.LocalSource) and source.local_name == BUFFER
-            yield from _stored_by_records(variable) if is_buffer else _held_by(variable)
+            yield from _stored_by_records(edge.value) if is_buffer else _held_by(edge.value)
+        elif not _ends_with_the_frame(tx, edge):
+            yield edge
 
 
-def _held_by(container: Value) -> Iterator[_Edge]:
+def _ends_with_the_frame(tx: compat.Tracer, edge: Edge) -> bool:
+    """Return whether a root is of the trace alone, or of an object that is found if it leaves."""
+    if edge.root is Root.STORED:
+        return isinstance(edge.owner.mutation_type, compat.AttributeMutationNew)
+    is_passed_on = edge.root is Root.LOCAL and edge.key in (BUFFER, NUMBERS)
+    return is_passed_on or (edge.root in roots.OF_FRAMES and edge.owner is not tx.output.root_tx)
+
+
+def _held_by(container: Value) -> Iterator[Edge]:
     """Yield what a container from before the call holds."""
+    if not isinstance(container.mutation_type, compat.ValueMutationExisting):
+        return  # what is stored to it is an edge of its own
     if type(container) in (compat.ConstDictVariable, compat.ListVariable):
         items = containers.by_key(vars(container)["items"])
-        yield from (_Edge(container, key, each) for key, each in items.items())
+        yield from (Edge(Root.BEFORE, container, key, each) for key, each in items.items())
     else:
-        yield _Edge(container, None, container)
+        yield Edge(Root.BEFORE, container, None, container)
 
 
-def _stored_by_records(buffer: Any) -> Iterator[_Edge]:
+def _stored_by_records(buffer: Any) -> Iterator[Edge]:
     """Yield what records are given that store something; the others show it, and are done."""
     for record in buffer.items:
         *_, action, inputs = record.items
         function = _function_behind(action)
         if function is not records.show_as_of and _is_of_records(function):
-            yield _Edge(None, None, inputs, is_written_back=function in _WRITE_BACK)
+            yield Edge(Root.RECORD, None, function, inputs)
 
 
 #: Actions that put an older object in the place of a merged one.
@@ -351,20 +348,18 @@ def watch_written_back(
 
 
 def _is_left_elsewhere(tx: compat.Tracer, location: Location, value: Value) -> bool:
-    found: list[Value] = []
 
-    def note(variable: Value) -> None:
+    def is_it(variable: Value) -> bool:
         is_tensor = isinstance(variable, compat.TensorVariable)
-        if variable is value or (is_tensor and is_one_object(variable, value)):
-            found.append(variable)
+        return variable is value or (is_tensor and is_one_object(variable, value))
 
     elsewhere = [
         edge.value
         for edge in _handed_out(tx)
-        if not edge.is_written_back and (edge.owner, edge.key) != (location.owner, location.key)
+        if not (edge.root is Root.RECORD and edge.key in _WRITE_BACK)
+        and (edge.owner, edge.key) != (location.owner, location.key)
     ]
-    compat.VariableTracker.visit(note, elsewhere, side_effects=tx.output.side_effects)
-    return bool(found)
+    return roots.reach(elsewhere, is_it, tx.output.side_effects)
 
 
 def _function_behind(action: Value) -> Any:

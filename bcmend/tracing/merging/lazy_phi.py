@@ -18,10 +18,11 @@ from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import TRUTH_JUMPS
 from bcmend.delivery import codec, records
 from bcmend.dynamo import compat, frames
-from bcmend.dynamo.frames import holds
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, constant, load_global
 from bcmend.names import UNBOUND
+from bcmend.tracing.heap import roots
+from bcmend.tracing.heap.roots import Edge, Root, holds
 from bcmend.tracing.merging.merge import Merger
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -286,7 +287,8 @@ class StoredPhi(GatedPhi):
     def reconstruct(self, codegen: Any) -> None:
         tx = codegen.tx
         root = tx.output.root_tx
-        is_in_hand = holds([root.stack, root.symbolic_locals], self)  # and may be returned
+        in_hand = [edge.value for edge in roots.edges(tx) if edge.owner is root]
+        is_in_hand = holds(in_hand, self)  # and may be returned
         may_be_in_hand = frames.ends_at_a_boundary(tx) and not self.is_typed
         if (is_in_hand and not may_be_in_hand) or self._is_held_elsewhere(tx):
             self.ask()
@@ -306,14 +308,12 @@ class StoredPhi(GatedPhi):
         return effects.store_attr_mutations.get(owner, {}).get(self.name)
 
     def _is_held_elsewhere(self, tx: compat.Tracer) -> bool:
-        effects = tx.output.side_effects
-        others = [
-            held
-            for variable, stores in effects.store_attr_mutations.items()
-            for each, held in stores.items()
-            if not (held is self and variable is self.owner and each == self.name)
-        ]
-        return holds([*others, *_containers_from_before(effects)], self)
+
+        def is_its_own(edge: Edge) -> bool:
+            is_place = (edge.root, edge.owner, edge.key) == (Root.STORED, self.owner, self.name)
+            return edge.owner is tx.output.root_tx or (edge.value is self and is_place)
+
+        return roots.is_held(tx, self, but=is_its_own)
 
 
 class MissingAttribute(compat.VariableTracker):
@@ -379,25 +379,15 @@ def _is_handed_out(tx: compat.Tracer, value: LazyPhi) -> bool:
     """Return whether ``value`` reaches the boundary, and nothing that is not searched for it."""
     if not frames.ends_at_a_boundary(tx):
         return False
-    effects = tx.output.side_effects
-    held = [
-        list(stores.values())
-        for variable, stores in effects.store_attr_mutations.items()
-        if not (
-            isinstance(variable.mutation_type, compat.AttributeMutationNew)
-            and _is_searched(variable)
-        )
-    ]
-    return not holds([*held, *_containers_from_before(effects)], value, effects)
 
+    def is_returned(edge: Edge) -> bool:
+        if edge.root is not Root.STORED:
+            return edge.owner is tx.output.root_tx
+        is_new = isinstance(edge.owner.mutation_type, compat.AttributeMutationNew)
+        return is_new and _is_searched(edge.owner)
 
-def _containers_from_before(effects: compat.SideEffects) -> list[Value]:
-    """Return the containers that were there before the call."""
-    return [
-        variable
-        for variable in effects.id_to_variable.values()
-        if isinstance(variable.mutation_type, compat.ValueMutationExisting)
-    ]
+    held = [edge.value for edge in roots.edges(tx) if not is_returned(edge)]
+    return not holds(held, value, tx.output.side_effects)
 
 
 def _is_searched(variable: Value) -> bool:

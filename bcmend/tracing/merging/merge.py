@@ -441,8 +441,18 @@ def _form_of_number(value: Value) -> Any:
 
 def _is_constant(value: Value) -> bool:
     """Return whether equal values cannot be told apart; two lists that others hold can be."""
-    may_be_held = value.mutation_type is not None and not is_made_inside(value)
-    return not may_be_held and value.is_python_constant()
+    if value.mutation_type is not None:
+        return is_made_inside(value) and value.is_python_constant()
+    # What has no hash shows what others change, as views of the keys of a dictionary do.
+    return value.is_python_constant() and _is_hashable(value.as_python_constant())
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _has_identity(value: Any) -> bool:

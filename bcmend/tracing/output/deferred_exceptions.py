@@ -65,6 +65,7 @@ def defer_raising_arm(
     if raising == 1:
         predicate = predicates.negated(tx, predicate)
     arm = arms[raising]
+    is_left = _leaves_for_a_guard(tx, site)
     if failure.raised is Raised.CERTAIN:
         inputs = compat.TupleVariable(list(arm.arguments))
         if not make_guard(tx, site, arm.function, inputs, predicate):
@@ -74,6 +75,8 @@ def defer_raising_arm(
     else:
         site.refuse(*(("export", failure.detail) if tx.export else failure.refusal))
         return None
+    if is_left:
+        site.seen_sides.add(raising == 0)  # the call is made eagerly then
     size_questions.note_fact(tx, condition, raising == 1)
     site.mended("guard", f"one side raises {failure.detail}")
     return arms[1 - raising].call(tx)
@@ -109,12 +112,10 @@ def make_guard(
     A side exit does it as eager execution does. Where there can be none, a record calls ``action``,
     which raises, at the end of the call: it sees cells and objects as they are then.
     """
-    is_handled = handled_by_a_caller(tx)
-    # If a call behind a side exit has not failed, a handler of another frame has been around it.
-    if can_exit(tx, site) or (not is_handled and _can_be_left(tx, site)):
+    if _leaves_for_a_guard(tx, site):
         make_side_exit(tx, site, predicate)
         return True
-    if is_handled:
+    if handled_by_a_caller(tx):
         site.refuse("handler-in-caller")
         return False
     if tx.export:
@@ -123,6 +124,14 @@ def make_guard(
         site.refuse("handler-in-caller", "a function between it and the patched call may catch it")
         return False
     return make_record(tx, site, action, inputs, predicate)
+
+
+def _leaves_for_a_guard(tx: compat.Tracer, site: LiveSite) -> bool:
+    """Return whether a side exit has the exception of a check raised.
+
+    If a call behind a side exit has not failed, a handler of another frame has been around it.
+    """
+    return can_exit(tx, site) or (_can_be_left(tx, site) and not handled_by_a_caller(tx))
 
 
 def _make_assertion(tx: compat.Tracer, site: LiveSite, predicate: compat.TensorVariable) -> bool:

@@ -29,6 +29,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import when_late
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.static_lookup import ancestors, namespace
+from bcmend.tracing.heap import roots
 from bcmend.tracing.output import caller_frames
 
 _DYNAMO: Final = os.path.join(os.path.dirname(compat.DYNAMO_FILE), "")
@@ -75,9 +76,7 @@ def has_raised(tx: compat.Tracer) -> bool:
 @when_late
 def _note_earlier(tx: compat.Tracer) -> None:
     """Note exceptions of the part of a trace before patched code, which was not followed."""
-    held: list[Any] = exceptions.handled_in(tx)
-    for frame in frames.being_traced(tx):
-        held += [*frame.symbolic_locals.values(), *frame.stack]
+    held = [edge.value for edge in roots.edges(tx)]
 
     def note(value: Value) -> None:
         if isinstance(value, compat.ExceptionVals):

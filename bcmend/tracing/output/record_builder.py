@@ -25,8 +25,9 @@ from bcmend.dynamo.models import containers, objects, texts
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, example_of, global_of
 from bcmend.names import BUFFER
-from bcmend.tracing.deopt import rerun_policy, safe_indices, side_exits
+from bcmend.tracing.deopt import canaries, rerun_policy, safe_indices, side_exits
 from bcmend.tracing.effects import watches
+from bcmend.tracing.heap import roots
 from bcmend.tracing.output import outlet, tensor_copies
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import encoding
@@ -48,6 +49,7 @@ class Kind(Enum):
     EXIT = auto()  # a side exit, which has no action
     TRIAL = auto()  # a side exit that is also taken if its action fails
     STORE = auto()  # a store that follows the side taken
+    CANARY = auto()  # a side of a branch, whose action is its truth: compared when first taken
 
     @property
     def is_exit(self) -> bool:
@@ -76,7 +78,6 @@ def store_by(
     return Draft(site, values.function_of(tx, action), None, held, Kind.STORE)
 
 
-_OPEN_ARMS: Final[Slot[list[list[Draft]]]] = Slot(list, rolls_back=False)
 #: The tracers of the arms in which records are gathered, the innermost last.
 _TRACERS: Final[Slot[list[Any]]] = Slot(list, rolls_back=False)
 #: The buffer of a frame that has none of a boundary.
@@ -84,7 +85,7 @@ _BUFFER: Final[Slot[compat.ListVariable | None]] = Slot(lambda: None, rolls_back
 
 
 def _stack(tx: compat.Tracer) -> list[list[Draft]]:
-    return _OPEN_ARMS.of(tx.output)
+    return roots.RECORDS.of(tx.output)
 
 
 def _buffer(tx: compat.Tracer) -> Any:
@@ -155,6 +156,11 @@ def append(tx: compat.Tracer, draft: Draft) -> None:
         side_exits.add_side_exit(
             tx, draft.site, draft.predicate, at_boundary=at_boundary, trial=trial
         )
+        return
+    if draft.kind is Kind.CANARY:
+        assert draft.predicate is not None
+        side = canaries.Side(draft.site.key, draft.action.as_python_constant())
+        side_exits.add_canary(tx, side, draft.predicate)
         return
     if draft.kind is not Kind.STORE and not at_boundary:
         side_exits.write_output_if_graph_fails(tx)

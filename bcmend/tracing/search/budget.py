@@ -130,31 +130,48 @@ def begin_trace(code: CodeType) -> None:
 
 def now() -> float:
     """Return the seconds of this thread's processor, without collections during traces."""
-    return time.thread_time() - _COLLECTED.seconds
+    return (time.thread_time() - _CLOCK.seconds) / _CLOCK.patience
+
+
+@contextmanager
+def patience(factor: float) -> Iterator[None]:
+    """Have all limits be so many times as long in a block."""
+    before, _CLOCK.patience = _CLOCK.patience, factor
+    try:
+        yield
+    finally:
+        _CLOCK.patience = before
 
 
 #: The generation of objects that takes seconds to go through.
 _OLDEST: Final = 2
 
 
-class _Collected(threading.local):
-    """How long collections of all objects in this thread took during traces."""
+class _Clock(threading.local):
+    """How this thread measures.
+
+    Attributes:
+        seconds: how long collections of all objects took during traces.
+        began: when the present one began.
+        patience: how many seconds count as one.
+    """
 
     seconds: float = 0.0
     began: float = 0.0
+    patience: float = 1.0
 
 
-_COLLECTED: Final = _Collected()
+_CLOCK: Final = _Clock()
 
 
 def _note_collection(phase: str, info: Mapping[str, int]) -> None:
     if info["generation"] < _OLDEST:
         return  # quick, and so frequent that looking at the clock would take longer
     if phase == "start":
-        _COLLECTED.began = time.thread_time()
-    elif _COLLECTED.began:
-        _COLLECTED.seconds += time.thread_time() - _COLLECTED.began
-        _COLLECTED.began = 0.0
+        _CLOCK.began = time.thread_time()
+    elif _CLOCK.began:
+        _CLOCK.seconds += time.thread_time() - _CLOCK.began
+        _CLOCK.began = 0.0
 
 
 @contextmanager

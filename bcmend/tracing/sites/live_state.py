@@ -59,6 +59,7 @@ class LiveSite(Branch):
         plan: how it was written; ``None`` for a call, a text or a number that was met in a trace.
         line: of one that was met in a trace.
         outcome: what became of it.
+        seen_sides: the truths of the condition of a branch of which calls were compared.
     """
 
     key: str
@@ -68,6 +69,7 @@ class LiveSite(Branch):
     plan: Site | None = None
     line: int | None = None
     outcome: Outcome = field(default_factory=Outcome, init=False, repr=False)
+    seen_sides: set[bool] = field(default_factory=set, init=False, repr=False)
     _code: weakref.ref[CodeType] = field(init=False, repr=False)
 
     def __post_init__(self, code: CodeType) -> None:

@@ -68,9 +68,12 @@ class Patcher:
         return function.__code__
 
 
-#: Compares a call with eager execution: given code, how it is made mended and plainly, and its
-#: arguments. Returns whether the call may be made mended.
-Verifier = Callable[[CodeType, Callable[[], Any], Callable[[], Any], tuple[Any, ...]], bool]
+#: Compares a call with eager execution: given code, how it is made mended and plainly, its
+#: arguments, and the sites of which it takes new sides (none: the code is compiled for it). Returns
+#: whether the call may be made mended.
+Verifier = Callable[
+    [CodeType, Callable[[], Any], Callable[[], Any], tuple[Any, ...], tuple[str, ...]], bool
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +84,7 @@ class Session:
         patcher: whom to ask to patch more.
         sites: the live sites, by their keys.
         off: by key of a site that no plan lists, and that was not met yet, why it is withdrawn.
-        verifier: compares first calls, where a policy asks for it.
+        verifier: compares calls, where a policy asks for it.
         bodies: what is known of the bodies that Dynamo compiles, by their code.
     """
 

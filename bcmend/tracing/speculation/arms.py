@@ -20,6 +20,8 @@ from bcmend.dynamo.models import effect_tables, exceptions, methods
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.effects import change_counts
+from bcmend.tracing.heap import match, roots
+from bcmend.tracing.heap.heap import Heap
 from bcmend.tracing.numbers import dead_numbers, filled_masks, float_tensors, scalars
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites import body_states, nesting_limits
@@ -127,6 +129,12 @@ class ArmTrace:
     asserted: tuple[Any, ...] = ()  # what torch asserts of numbers of the main trace
     draws: list[Any] = field(default_factory=list)  # of hoist_random.Draw
     states: list[Any] = field(default_factory=list)  # of functional_rng.States
+    heap: Heap | None = None  # as the arm leaves it, where it is compared
+
+    @property
+    def left(self) -> list[Any]:
+        """All that the arm leaves behind."""
+        return [self.result, self.stored, self.effects.lists_left]
 
     @property
     def stored(self) -> list[Any]:
@@ -271,10 +279,10 @@ def trace_arm(
                 open_sink() as records,
             ):
                 tracer.lifted_freevars = lifted
-                _remember_containers(recording, [*arm.arguments, *exceptions.handled_in(tx)])
+                _remember_containers(recording, arm.arguments, tx)
                 with iterators.none_left_suspended(tx), unknown_models.none_met():
                     result = arm.call(tx)
-                graph = tracer.graph
+                graph, left_heap = tracer.graph, match.compared(tx, result, scope)
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
                 scalars.carry_out(tx, left, float_tensors.as_tensor)
                 dead_numbers.drop_unread(graph)
@@ -285,7 +293,14 @@ def trace_arm(
             escaping_texts.require_none([result, *effects.attributes.values(), *effects.lists_left])
             effects = replace(effects, other=effects.other or world.change(graph))
             return ArmTrace(
-                result, graph, dict(lifted), effects, tuple(records), lifted.entries, tuple(found)
+                result,
+                graph,
+                dict(lifted),
+                effects,
+                tuple(records),
+                lifted.entries,
+                tuple(found),
+                heap=left_heap,
             )
         except (compat.RestartAnalysis, compat.SkipFrame):
             raise
@@ -369,7 +384,7 @@ def _recording(
         world.put_back()
 
 
-def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
+def _remember_containers(recording: Any, given: Sequence[Value], tx: compat.Tracer) -> None:
     """Note what containers and iterators hold now.
 
     Some of Dynamo's models announce a change after making it, and some iterators never do.
@@ -385,9 +400,9 @@ def _remember_containers(recording: Any, arguments: Sequence[Value]) -> None:
             recording.check_allowed_side_effect(variable)
 
     tracked = list(recording.id_to_variable.values())
-    pending = [each for held in recording.store_attr_mutations.values() for each in held.values()]
+    held = [edge.value for edge in roots.beside_frames(tx)]
     # What the call has made is not tracked: it is found in what holds it.
-    snapshots.visit(note, [*tracked, *pending, *arguments], recording)
+    snapshots.visit(note, [*tracked, *held, *given], recording)
 
 
 def _forget_the_arm(live: compat.SideEffects, before: compat.SideEffects, scope: int) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from bcmend.dynamo import compat, frames, hooks, snapshots
+from bcmend.dynamo import compat, hooks, snapshots
 from bcmend.dynamo.models import effect_tables, methods, translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
-from bcmend.names import PREFIX
+from bcmend.tracing.heap import roots
+from bcmend.tracing.heap.roots import Edge, Root
 from bcmend.tracing.sites.refusal import Refusal
 
 
@@ -94,11 +95,10 @@ def end_here(
         return True
     if not all(_was_made_here(each) for each in consumed):
         return False
-    effects = tx.output.side_effects
-    held = _held_by_frames(tx, [*_ENDING.of(tx.output), *([tx] if returns else [])])
-    stay = (each for each in effects.id_to_variable.values() if each.source is not None)
-    values = [*left, *held, *effects.store_attr_mutations.values(), *stay]
-    return not any(frames.holds(values, each, effects) for each in consumed)
+    effects, ends = tx.output.side_effects, [*_ENDING.of(tx.output), *([tx] if returns else [])]
+    held = (edge.value for edge in roots.edges(tx) if not _is_done_with(edge, ends))
+    values = [*left, *held]
+    return not any(roots.holds(values, each, effects) for each in consumed)
 
 
 def runs_code_when_closed(variable: Value) -> bool:
@@ -143,21 +143,16 @@ def _was_made_here(variable: Value) -> bool:
     return variable.source is None and (kind is None or isinstance(kind, compat.ValueMutationNew))
 
 
-def _held_by_frames(tx: compat.Tracer, but: Sequence[Any]) -> Iterator[Any]:
-    """Yield what the frames being traced hold under names of the program, and in their operands.
+def _is_done_with(edge: Edge, ends: Sequence[Any]) -> bool:
+    """Return whether nothing reads what a root holds once the branch has ended.
 
-    Operands themselves are left out: a loop has its own iterator there, which it drops where it is
-    left. A lazy one was there before the call.
+    Such are variables and operands of frames that end with it, and iterators that are operands: a
+    loop has its own there, which it drops where it is left. A lazy one was there before the call.
     """
-    for frame in frames.being_traced(tx):
-        if not any(frame is each for each in but):
-            for name, value in frame.symbolic_locals.items():
-                if not name.startswith(PREFIX):
-                    yield value
-            for each in frame.stack:
-                is_lazy = type(each) is compat.LazyVariableTracker
-                if not is_lazy and not snapshots.is_consumable(each):
-                    yield vars(each)
+    if edge.is_of(ends) or edge.is_of_bcmend:
+        return True
+    is_lazy = type(edge.value) is compat.LazyVariableTracker
+    return edge.root is Root.OPERAND and (is_lazy or snapshots.is_consumable(edge.value))
 
 
 BACKWARDS: Final = "dictionaries that are gone over backwards"
@@ -210,7 +205,5 @@ def go_over(
         ):
             found.append(value)
 
-    for frame in frames.being_traced(tx):
-        held = [*frame.symbolic_locals.values(), *frame.stack]
-        snapshots.visit(note, held, tx.output.side_effects)
+    snapshots.visit(note, [edge.value for edge in roots.edges(tx)], tx.output.side_effects)
     return bool(found)

@@ -26,7 +26,7 @@ from typing import Any, Final
 import torch
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, frames, fx_graph, handlers
+from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import (
@@ -37,6 +37,7 @@ from bcmend.dynamo.values import (
     is_symbolic_int,
     is_unbacked,
 )
+from bcmend.tracing.heap import roots
 from bcmend.tracing.indexing import coordinates, one_hot_rows, repeated_rows, stacked_items
 from bcmend.tracing.loops import open_ranges
 from bcmend.tracing.sites import body_states, capture_mode
@@ -244,8 +245,7 @@ def _is_fresh(tx: compat.Tracer, tensor: compat.TensorVariable) -> bool:
     """
     node = tensor.as_proxy().node
     is_made = node.target is torch.empty and node.kwargs.keys() <= {"dtype", "device", "size"}
-    is_held = frames.is_referenced(tx, tensor) or frames.holds(list(tx.stack), tensor)
-    return is_made and not node.users and not is_held
+    return is_made and not node.users and not roots.is_held(tx, tensor)
 
 
 def _is_contiguous(example: torch.Tensor) -> bool:

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import LOCAL_STORES
-from bcmend.dynamo import compat, frames
+from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, example_of
-from bcmend.names import CONDITION, ENTRY, INPUTS, RESULT
+from bcmend.names import CONDITION, INPUTS, RESULT
 from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.heap import roots
+from bcmend.tracing.heap.roots import Root
 from bcmend.tracing.two_forms import sides
 
 _NAMES: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
@@ -43,30 +45,20 @@ def is_of_one_variable(tx: Any, value: Value) -> bool:
 
 def _others(tx: compat.Tracer, name: str) -> Iterator[Any]:
     """Yield what the frames being traced hold, but for a variable of the function."""
-    effects = tx.output.side_effects
-    for stores in effects.store_attr_mutations.values():
-        yield from stores.values()
-    for each in effects.id_to_variable.values():
-        if not (isinstance(each, compat.TensorVariable) and each.source is None):
-            yield each
-    is_same_function = True
-    for frame in frames.being_traced(tx):
-        yield from frame.stack
-        for each, value in frame.symbolic_locals.items():
-            if each not in _PASSED_ON and not (is_same_function and each == name):
-                yield value
-        is_same_function = is_same_function and ENTRY in frame.f_code.co_varnames
+    own = roots.frames_of_the_function(tx)
+    for edge in roots.edges(tx):
+        is_it = edge.key == name and edge.is_of(own)
+        if edge.root is not Root.LOCAL or not (is_it or edge.key in _PASSED_ON):
+            yield edge.value
 
 
 def _hold(values: Iterable[Any], memory: set[int]) -> bool:
-    found = []
+    def is_in_it(variable: Value) -> bool:
+        if not isinstance(variable, compat.TensorVariable):
+            return False
+        return storage_of(example_of(variable)) in memory
 
-    def note(variable: Value) -> None:
-        if isinstance(variable, compat.TensorVariable):
-            found.append(storage_of(example_of(variable)))
-
-    compat.VariableTracker.visit(note, list(values))
-    return not memory.isdisjoint(found)
+    return roots.reach(values, is_in_it)
 
 
 def is_of_the_same_form(before: Any, after: Value) -> bool:

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeGuard
 import torch
 
 from bcmend.dynamo import compat, fx_graph, slots
-from bcmend.dynamo.frames import is_referenced
 from bcmend.dynamo.values import Value, items_in, made_of
+from bcmend.tracing.heap import roots
 from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_lower
 from bcmend.tracing.merging.lazy_phi import CellPhi, GatedPhi, LazyPhi, StoredPhi, UnreadPhi
 from bcmend.tracing.merging.live_outs import phi_of
@@ -112,7 +112,7 @@ def parts_of(tx: compat.Tracer, value: Value) -> list[Value]:
     if isinstance(value, compat.TupleVariable):
         return list(value.items)
     is_new = isinstance(value.mutation_type, compat.ValueMutationNew)
-    return (items_in(value) if is_new and not is_referenced(tx, value) else None) or []
+    return (items_in(value) if is_new and not roots.is_held(tx, value) else None) or []
 
 
 def computed(

@@ -21,7 +21,6 @@ from corpus.patterns.pattern import (
     rows,
     signs,
 )
-from tests.differences_of_torch import GENERATORS_LEFT_IN_YIELD_FROM_FAIL
 from tests.equivalence import Call, call
 
 Program = Callable[..., Any]
@@ -263,7 +262,7 @@ def filter_in_a_generator_expression() -> Program:
 @pattern(
     signs,
     CHOICE,
-    unsettled="torch fails to close the generator" if GENERATORS_LEFT_IN_YIELD_FROM_FAIL else "",
+    unsettled_from_2_14="torch 2.14 and later fail to close the generator",
 )
 def break_out_of_a_generator_that_goes_on() -> Program:
     def program(x: Tensor) -> tuple[Tensor, list[int]]:

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from bcmend.bytecode import behavior
-from bcmend.bytecode.assemble import assemble
+from bcmend.bytecode.assemble import assemble, labelled
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import Instruction
 from bcmend.bytecode.opcodes import COMMON_CONSTANTS, TRUTH_JUMPS
 from bcmend.rewrite.passes.common_form import in_common_form, inlines_builtins
-from tests.listing import labelled
 from tests.stand_ins import with_code
 
 

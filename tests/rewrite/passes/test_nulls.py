@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from bcmend.bytecode import behavior
-from bcmend.bytecode.assemble import assemble
+from bcmend.bytecode.assemble import assemble, labelled
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import FunctionCode, Instruction, Location, TryRange
 from bcmend.rewrite.passes.nulls import may_push_null, pushes_null, with_explicit_nulls
-from tests.listing import labelled, listing, shape_of
+from tests.listing import listing, shape_of
 
 METHOD = (
     Instruction("LOAD_METHOD", "real")

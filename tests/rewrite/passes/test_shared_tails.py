@@ -8,13 +8,12 @@ from types import CodeType, FunctionType
 import pytest
 
 from bcmend.analysis.facts import Facts, facts_of
-from bcmend.bytecode.assemble import assemble
+from bcmend.bytecode.assemble import assemble, labelled
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import FunctionCode, Instruction
 from bcmend.bytecode.opcodes import row
 from bcmend.rewrite.passes.shared_tails import with_shared_tails
 from bcmend.rewrite.sites.plan import BranchLowering
-from tests.listing import labelled
 from tests.stand_ins import EverythingMended, installed, outcome_of, sites_of
 
 Names = dict[str, str]

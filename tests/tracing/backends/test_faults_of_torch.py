@@ -5,8 +5,10 @@ Where a test fails, torch is mended: the module that it names can go, or do less
 
 from __future__ import annotations
 
+import collections
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -42,6 +44,7 @@ from tests.differences_of_torch import (
     MASKS_BEHIND_CHOICES_FAIL,
     NUMBERS_IN_RANGES_ARE_COUNTED,
     PRODUCTS_OF_SIZES_ARE_TAKEN_TOGETHER,
+    QUEUES_ARE_COPIED,
     SIDES_WRITE_OVER_ARGUMENTS,
     SQUARES_OF_SIZES_FAIL,
     VIEWS_OF_HALVES_FAIL_IN_CHOICES,
@@ -748,6 +751,37 @@ def test_a_tuple_that_is_given_twice_is_two() -> None:
     pair = (1, 0)
     compiled = torch.compile(lambda x, one, other: (x + 1, one is other), backend="eager")
     assert compiled(torch.ones(2), pair, pair)[1] is False
+
+
+def test_a_weak_reference_is_put_elsewhere_as_what_it_refers_to() -> None:
+    """``_weak_reference`` in ``bcmend/tracing/handlers/identity.py``"""
+
+    class State:
+        copy: Any = None
+
+    def program(x: Tensor, state: Any) -> Tensor:
+        state.copy = state.reference
+        return x + 1
+
+    state: Any = State()
+    held = State()
+    state.reference = weakref.ref(held)
+    torch.compile(program, backend="eager", fullgraph=True)(torch.ones(2), state)
+    assert state.copy is held
+
+
+def test_a_queue_that_was_changed_is_put_elsewhere_as_a_copy() -> None:
+    """``bcmend/tracing/merging/journaled_container.py``"""
+
+    def program(x: Tensor, queue: Any, held: list[Any]) -> Any:
+        queue.append(1)
+        held.append(queue)
+        return x + 1
+
+    queue, held = collections.deque([0]), list[Any]()
+    torch.compile(program, backend="eager", fullgraph=True)(torch.ones(2), queue, held)
+    assert held[0] == queue
+    assert (held[0] is queue) is not QUEUES_ARE_COPIED
 
 
 def test_a_dictionary_that_grows_while_it_is_gone_over_backwards_is_no_error() -> None:

@@ -95,6 +95,7 @@ def test_operators_of_the_program_itself_run_as_torch_runs_them() -> None:
 def test_kernels_are_those_of_torch_while_nothing_is_patched() -> None:
     operators = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
     key = torch._C.DispatchKey.Autograd
+    bcmend.unpatch()  # what tests before this one have left patched
     before = [each.py_kernels[key] for each in operators]
     bcmend.patch(branch, policy=bcmend.Policy(mend="ahead"))
     assert all(

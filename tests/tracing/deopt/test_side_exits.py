@@ -275,6 +275,7 @@ def test_a_call_whose_graph_fails_has_written_and_checked_what_comes_before(
 
 YES, NO = torch.tensor(True), torch.tensor(False)
 UNCHANGED = ((), False)
+NOTHING = None, ()
 
 
 def _divides_by_zero(*arguments: object) -> None:
@@ -287,22 +288,22 @@ def _succeeds(*arguments: object) -> None:
 
 def test_no_exit_is_taken_where_no_condition_holds_and_no_trial_fails() -> None:
     trials = (("c", None, _succeeds, ()), ("d", NO, _divides_by_zero, ()))
-    assert take_first(("a", "b"), True, False, UNCHANGED, trials, NO, NO) is False
+    assert take_first(("a", "b"), True, False, UNCHANGED, trials, NOTHING, NO, NO) is False
 
 
 def test_the_first_condition_that_holds_is_the_exit() -> None:
     with pytest.raises(SideExit) as caught:
-        take_first(("a", "b"), True, False, UNCHANGED, (), NO, YES)
+        take_first(("a", "b"), True, False, UNCHANGED, (), NOTHING, NO, YES)
     assert (caught.value.key, caught.value.lasting) == ("b", False)
 
 
 def test_a_condition_comes_before_trials_and_a_trial_lasts() -> None:
     trials = (("c", YES, _divides_by_zero, ()),)
     with pytest.raises(SideExit) as caught:
-        take_first(("a",), True, False, UNCHANGED, trials, YES)
+        take_first(("a",), True, False, UNCHANGED, trials, NOTHING, YES)
     assert (caught.value.key, caught.value.lasting) == ("a", False)
     with pytest.raises(SideExit) as caught:
-        take_first(("a",), True, False, UNCHANGED, trials, NO)
+        take_first(("a",), True, False, UNCHANGED, trials, NOTHING, NO)
     assert (caught.value.key, caught.value.lasting) == ("c", True)
 
 
@@ -310,25 +311,25 @@ def test_a_trial_is_given_its_arguments() -> None:
     def divides(one: int, other: int) -> float:
         return one / other
 
-    assert take_first((), True, False, UNCHANGED, (("c", None, divides, (1, 2)),)) is False
+    assert take_first((), True, False, UNCHANGED, (("c", None, divides, (1, 2)),), NOTHING) is False
     with pytest.raises(SideExit):
-        take_first((), True, False, UNCHANGED, (("c", None, divides, (1, 0)),))
+        take_first((), True, False, UNCHANGED, (("c", None, divides, (1, 0)),), NOTHING)
 
 
 def test_an_exit_restores_what_the_graph_has_changed() -> None:
     changed, before = torch.ones(2), torch.zeros(2)
     state = (((changed, before),), False)
-    assert take_first(("a",), False, False, state, (), NO) is False
+    assert take_first(("a",), False, False, state, (), NOTHING, NO) is False
     assert torch.equal(changed, torch.ones(2))
-    assert take_first(("a",), False, False, state, (), YES) is True
+    assert take_first(("a",), False, False, state, (), NOTHING, YES) is True
     assert torch.equal(changed, before)
 
 
 def test_a_frame_whose_graph_has_failed_is_left_once_whatever_its_conditions() -> None:
     results = side_exits._leave_after_failure()
     assert results[3] is None
-    assert take_first(("a",), False, False, UNCHANGED, (), results[0]) is True
-    assert take_first(("a",), False, False, UNCHANGED, (), NO) is False
+    assert take_first(("a",), False, False, UNCHANGED, (), NOTHING, results[0]) is True
+    assert take_first(("a",), False, False, UNCHANGED, (), NOTHING, NO) is False
 
 
 @pytest.mark.parametrize(("lasting", "stays"), [(False, False), (True, True)])

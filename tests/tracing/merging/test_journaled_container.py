@@ -38,9 +38,9 @@ def _vectors() -> list[Call]:
     return [call(torch.tensor(each)) for each in VECTORS]
 
 
-def _with(make: Callable[[], Any]) -> Callable[[], Sequence[Call]]:
-    """Calls with a vector and a container of the caller's."""
-    return lambda: [call(torch.tensor(each), make()) for each in VECTORS]
+def _with(*made: Callable[[], Any]) -> Callable[[], Sequence[Call]]:
+    """Calls with a vector and containers of the caller's."""
+    return lambda: [call(torch.tensor(each), *(make() for make in made)) for each in VECTORS]
 
 
 def collected_in_a_loop() -> Program:
@@ -441,6 +441,62 @@ def chosen_and_appended() -> Program:
 )
 def test_a_list_of_the_caller_is_as_in_eager_execution(make: Callable[[], Program]) -> None:
     assert_equivalent(make, _with(lambda: ["first", torch.ones(2)]), backend="aot_eager")
+
+
+def changed_before(change: Callable[[deque[Any]], object]) -> Callable[[], Program]:
+    def make() -> Program:
+        def program(x: Tensor, queue: deque[Any], held: list[Any]) -> Tensor:
+            queue.append(1)
+            if x.sum() > 0:
+                change(queue)
+            held.append(queue)
+            queue.append(x * 2)
+            return x + 1
+
+        return program
+
+    return make
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda queue: queue.append(2),
+        lambda queue: queue.appendleft(2),
+        lambda queue: queue.popleft(),
+        lambda queue: queue.extend([2, 3]),
+        lambda queue: queue.clear(),
+    ],
+    ids=["append", "appendleft", "popleft", "extend", "clear"],
+)
+def test_a_queue_that_was_changed_before_is_changed_itself(
+    change: Callable[[deque[Any]], object], backend: str
+) -> None:
+    calls = _with(lambda: deque([5, 6]), list)
+    assert_equivalent(changed_before(change), calls, backend=backend, fullgraph=False, graphs=None)
+
+
+@pytest.mark.parametrize("kind", [list, dict, OrderedDict, deque])
+def test_what_holds_itself_is_changed_itself(kind: Callable[[], Any]) -> None:
+    def program(x: Tensor, held: Any) -> Tensor:
+        if isinstance(held, dict):
+            held["self"] = held
+            if x.sum() > 0:
+                held["more"] = 2
+        else:
+            held.append(held)
+            if x.sum() > 0:
+                held.append(2)
+        return x + 1
+
+    compiled = bcmend.compile(program, backend="eager")
+    for sign in (1, -1, 1):
+        held = kind()
+        compiled(torch.ones(2) * sign, held)
+        items = list(held.values() if isinstance(held, dict) else held)
+        assert items[0] is held
+        assert items[1:] == [2] * (sign > 0)
 
 
 def counted_in_a_table() -> Program:

@@ -1,8 +1,8 @@
-"""A container that turns of a loop choose is the one that something else holds, too."""
+"""What turns of a loop choose, or a variable has, is what something else holds, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -86,6 +86,32 @@ def _of_the_loop_alone(x: Tensor) -> Any:
     return best
 
 
+def _generated(value: Any) -> Iterator[Any]:
+    yield 0
+    yield value
+
+
+def _a_tensor_in_the_frame_of_a_generator(x: Tensor) -> Any:
+    total: Any = 0
+    if x.sum() > 2:
+        total = x * 2
+    held = _generated(total)
+    next(held)
+    total += x
+    return total + 0, next(held) + 0
+
+
+def _a_tensor_of_a_loop_in_the_frame_of_a_generator(x: Tensor) -> Any:
+    total: Any = 0
+    for turn in range(3):
+        if x.sum() > turn:
+            total = total + x
+    held = _generated(total)
+    next(held)
+    total += x
+    return total + 0, next(held) + 0
+
+
 PROGRAMS = [
     _asked_which_it_is,
     _taken_from_a_variable,
@@ -94,6 +120,8 @@ PROGRAMS = [
     _held_by_an_attribute,
     _held_by_a_tuple,
     _of_the_loop_alone,
+    _a_tensor_in_the_frame_of_a_generator,
+    _a_tensor_of_a_loop_in_the_frame_of_a_generator,
 ]
 
 
