@@ -79,6 +79,13 @@ def live_before(graph: Graph, liveness: Liveness, instruction: int) -> frozenset
     return _names(_before(later, liveness.live_out[block], liveness.live_in_handler[block]))
 
 
+def live_after(graph: Graph, liveness: Liveness, instruction: int) -> frozenset[str]:
+    """Return the locals that are live just behind ``instruction``, wherever it goes on."""
+    block = graph.block_of[instruction]
+    later = [each for each in liveness.events[block] if each.instruction > instruction]
+    return _names(_before(later, liveness.live_out[block], liveness.live_in_handler[block]))
+
+
 def bound_before(
     graph: Graph, liveness: Liveness, instruction: int, choose: Choose = all
 ) -> frozenset[str]:

@@ -87,6 +87,7 @@ from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import (
+    AttrSource,
     DictGetItemSource,
     GetItemSource,
     GlobalSource,
@@ -355,8 +356,9 @@ how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEff
 make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder builder
     can_dispatch_torch_function cmp_name_to_op_mapping get_specialized_props HashableTracker
     is_hashable object_protocol unpack_iterable wrap_fx_proxy wrap_fx_proxy_cls
-where a value of the trace comes from: ChainedSource DictGetItemSource GetItemSource GlobalSource
-    LocalSource RandomValueSource Source SyntheticLocalSource UnspecializedParamBufferSource
+where a value of the trace comes from: AttrSource ChainedSource DictGetItemSource GetItemSource
+    GlobalSource LocalSource RandomValueSource Source SyntheticLocalSource
+    UnspecializedParamBufferSource
 guards on what a trace relies on: Guard GuardBuilder GuardBuilderBase install_guard
 what is being traced: InstructionTranslatorBase OutputGraph TracingContext translator_tls
 write the code around a compiled graph: PyCodegen create_build_tuple create_call_function

@@ -10,6 +10,7 @@ from hypothesis import given
 from bcmend.analysis.liveness import (
     Event,
     bound_before,
+    live_after,
     live_before,
     live_into,
     liveness,
@@ -86,6 +87,7 @@ def test_moments_inside_a_block() -> None:
         {"a"},
         frozenset(),
     ]
+    assert [live_after(graph, found, i) for i in (2, 3, 5)] == [{"a", "x"}, {"a"}, frozenset()]
     assert [bound_before(graph, found, i) for i in (1, 2, 4)] == [{"a"}, {"a", "x"}, {"a"}]
     assert [bound_before(graph, found, i, any) for i in (1, 2, 4)] == [{"a"}, {"a", "x"}, {"a"}]
 
@@ -408,3 +410,15 @@ def test_nodes_outside_want_what_is_wanted_and_their_handlers_nothing() -> None:
 def test_a_handler_inside_sees_a_variable_from_before_its_store() -> None:
     found = solved({"p": "", "h": ""}, {"p": [WRITES], "h": [READS]}, {"p": "h"})
     assert found["p"] == {"x"}
+
+
+@given(functions())
+def test_liveness_behind_an_instruction_is_what_a_search_finds(function: FunctionCode) -> None:
+    graph = build_graph(function)
+    found = liveness(graph)
+    for index in range(len(function.instructions)):
+        ways = ordinary_ways(function, index)
+        expected = {name for name in NAMES for way in ways if live_by_search(function, name, way)}
+        behind = live_after(graph, found, index)
+        assert behind >= expected
+        assert behind == expected or handlers(function, index)

@@ -215,6 +215,16 @@ def new_deque_like(
     return compat.DequeVariable(items, deque.maxlen, mutation_type=compat.ValueMutationNew())
 
 
+def limit(variable: compat.DequeVariable, held: deque[Any]) -> None:
+    """Have the model of a deque hold at most what that deque may hold."""
+    variable.maxlen = compat.ConstantVariable.create(held.maxlen)
+
+
+def is_limited(deque: compat.DequeVariable) -> bool:
+    """Return whether the model of a deque holds a limited number of items."""
+    return not deque.maxlen.is_constant_none()
+
+
 def named_tuple_like(value: Any, items: Sequence[compat.VariableTracker]) -> compat.VariableTracker:
     """Return a named tuple of the class of another one."""
     given = {"items": list(items)} if ARE_ONE else {"tuple_vt": compat.TupleVariable(list(items))}

@@ -208,6 +208,7 @@ RENAME_UNBACKED: Final = "_rename_unbacked_to"
 TRACK_ATTRIBUTES: Final = "track_attribute_mutation_new"
 TRACK_MUTABLE: Final = "track_mutable"
 TRACK_OBJECT: Final = "_track_obj"
+WRITE_BACK: Final = "codegen_update_mutated"
 
 # Functions of modules, and what is called as a function.
 

@@ -138,6 +138,20 @@ def a_queue_that_changes_before() -> Function:
     return program
 
 
+@program(
+    "SideEffects.codegen_update_mutated", "SideEffects._track_obj", "SideEffects.track_mutable"
+)
+def a_limited_queue() -> Function:
+    queue = deque([1, 2], maxlen=2)
+
+    def program(x: Tensor) -> Any:
+        if x.sum() > 0:
+            queue.appendleft(3)
+        return x + len(queue), queue
+
+    return program
+
+
 @program("WeakRefVariable.build")
 def a_weak_reference_that_stays() -> Function:
     holder: Any = Holder()

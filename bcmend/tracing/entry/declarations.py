@@ -31,6 +31,7 @@ from bcmend.tracing.gradients import inner_gradients, input_leaves, repeated_arg
 from bcmend.tracing.handlers import (
     answered_attributes,
     any_all,
+    bounded_deques,
     checks,
     data_stores,
     dictionaries,

@@ -13,7 +13,7 @@ from functools import cache
 from types import CodeType
 from typing import Any, Final
 
-from bcmend.analysis.liveness import Liveness, live_before, liveness
+from bcmend.analysis.liveness import Liveness, live_after, liveness
 from bcmend.bytecode.decode import decode
 from bcmend.cfg.graph import Graph, build_graph
 from bcmend.dynamo import compat, frames, snapshots
@@ -125,7 +125,7 @@ def is_live(frame: Any, name: str) -> bool:
     at = frame.current_instruction.offset
     later = (i for i, each in enumerate(graph.function.instructions) if each.offset == at)
     found = next(later, None)
-    return found is None or name in live_before(graph, known, found + 1)
+    return found is None or name in live_after(graph, known, found)
 
 
 @cache

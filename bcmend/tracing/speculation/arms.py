@@ -31,7 +31,7 @@ from bcmend.tracing.sites.refusal import NotThisWay, Refusal
 from bcmend.tracing.speculation import (
     arm_failures,
     closed_world,
-    escaping_texts,
+    code_run_later,
     iterators,
     traced_backwards,
     unknown_models,
@@ -282,6 +282,7 @@ def trace_arm(
                 _remember_containers(recording, arm.arguments, tx)
                 with iterators.none_left_suspended(tx), unknown_models.none_met():
                     result = arm.call(tx)
+                code_run_later.require_no_finalizer(recording.id_to_variable.values(), scope)
                 graph, left_heap = tracer.graph, match.compared(tx, result, scope)
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
                 scalars.carry_out(tx, left, float_tensors.as_tensor)
@@ -290,7 +291,9 @@ def trace_arm(
                 filled_masks.tell_of_counts(tx, graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
-            escaping_texts.require_none([result, *effects.attributes.values(), *effects.lists_left])
+            code_run_later.require_no_text(
+                [result, *effects.attributes.values(), *effects.lists_left]
+            )
             effects = replace(effects, other=effects.other or world.change(graph))
             return ArmTrace(
                 result,

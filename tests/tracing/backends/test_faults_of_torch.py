@@ -784,6 +784,18 @@ def test_a_queue_that_was_changed_is_put_elsewhere_as_a_copy() -> None:
     assert (held[0] is queue) is not QUEUES_ARE_COPIED
 
 
+def test_a_limited_queue_that_is_given_has_no_limit() -> None:
+    """``bcmend/tracing/handlers/bounded_deques.py``"""
+
+    def program(x: Tensor, queue: Any) -> Any:
+        queue.appendleft(0)
+        return x + len(queue)
+
+    queue = collections.deque([1, 2], maxlen=2)
+    found = torch.compile(program, backend="eager", fullgraph=True)(torch.zeros(1), queue)
+    assert (found.item(), list(queue)) == (3, [1, 2])
+
+
 def test_a_dictionary_that_grows_while_it_is_gone_over_backwards_is_no_error() -> None:
     """``bcmend/tracing/speculation/iterators.py``"""
 

@@ -1,0 +1,53 @@
+"""Code of the program that would run at the end of a call for what an arm leaves behind.
+
+Dynamo makes what both arms leave, whichever side was taken: a text by a method of an object, and an
+object that has a finalizer, which runs for the one that is not kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from types import FunctionType
+from typing import Any
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.models import objects, texts
+from bcmend.dynamo.values import Value
+from bcmend.tracing.sites.refusal import Refusal
+
+
+def require_no_finalizer(known: Iterable[Value], scope: int) -> None:
+    """Refuse an arm that makes an object which runs code when it dies.
+
+    Args:
+        known: all objects that the trace knows.
+        scope: that of the trace around the arm.
+    """
+    for each in known:
+        if (
+            objects.is_made_in_the_call(each)
+            and getattr(each.mutation_type, "scope", scope) > scope
+            and hasattr(objects.class_of(each), "__del__")
+        ):
+            raise Refusal("arm-effects", "an object that runs code when it dies")
+
+
+def require_no_text(left: Sequence[Any]) -> None:
+    """Refuse an arm that leaves a text which a method of the program is still to make."""
+    compat.VariableTracker.visit(_require_made, left)
+
+
+def _require_made(variable: Any) -> None:
+    if isinstance(variable, compat.StringFormatVariable):
+        for each in texts.parts_of(variable):
+            if _has_a_text_of_its_own(each.realize()):
+                raise Refusal("arm-effects", "a text that a method of the program makes")
+
+
+def _has_a_text_of_its_own(variable: Any) -> bool:
+    if not isinstance(variable, compat.UserDefinedObjectVariable):
+        return False
+    methods = ("__format__", "__str__", "__repr__")
+    kind = type(variable.value)
+    return any(isinstance(inspect.getattr_static(kind, n, None), FunctionType) for n in methods)

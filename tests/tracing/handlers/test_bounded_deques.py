@@ -1,0 +1,151 @@
+"""Deques from before the call that hold a limited number of items."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import bcmend
+
+X = torch.arange(1.0, 4.0)
+HOLDER = SimpleNamespace(queue=None, seen=None)
+
+
+def _left(queue: Any, x: Tensor) -> Any:
+    if x.sum() > 0:
+        queue.appendleft(7)
+    return x + 1
+
+
+def _many_left(queue: Any, x: Tensor) -> Any:
+    if x.sum() > 0:
+        queue.extendleft([7, 8])
+    return x * len(queue)
+
+
+def _both_ends(queue: Any, x: Tensor) -> Any:
+    if x.sum() > 0:
+        queue.append(8)
+    queue.appendleft(9)
+    return x + queue[0] + queue[-1]
+
+
+def _tensors_of_either_side(queue: Any, x: Tensor) -> Any:
+    if x.sum() > 0:
+        queue.appendleft(x * 2)
+    else:
+        queue.append(x * 3)
+    return x + 1
+
+
+def _looked_at_between(queue: Any, x: Tensor) -> Any:
+    queue.appendleft(1)
+    if x.sum() > 0:
+        queue.append(8)
+    queue.extend([4, 5])
+    HOLDER.seen = list(queue)
+    return x + len(queue)
+
+
+def _full(queue: Any, x: Tensor) -> Any:
+    y = x * 2 if x.sum() > 0 else x
+    try:
+        queue.insert(1, 5)
+    except IndexError:
+        return y + queue.maxlen
+    return y
+
+
+def _popped(queue: Any, x: Tensor) -> Any:
+    if x.sum() > 0:
+        queue.append(5)
+    queue.appendleft(3)
+    return x + queue.pop()
+
+
+def _in_place(queue: Any, x: Tensor) -> Any:
+    if x.sum() > 0:
+        queue += [4, 5, 6, 7]
+    return x + 1
+
+
+PROGRAMS = (
+    _left,
+    _many_left,
+    _both_ends,
+    _tensors_of_either_side,
+    _looked_at_between,
+    _full,
+    _popped,
+    _in_place,
+)
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    yield
+    bcmend.unpatch()
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("size", [(3, 3), (2, 3), (1, 1), (1, None)], ids=str)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_limited_deque_holds_what_it_does_in_eager_execution(
+    program: Callable[..., Any], size: tuple[int, int | None]
+) -> None:
+    count, limit = size
+
+    def outcomes(called: Callable[..., Any]) -> list[Any]:
+        queue = deque[Any](range(1, count + 1), maxlen=limit)
+        found = []
+        for x in (X, -X, X):
+            HOLDER.seen = None
+            result = called(queue, x)
+            held = [each.tolist() if isinstance(each, Tensor) else each for each in queue]
+            found.append((result.tolist(), held, queue.maxlen, HOLDER.seen))
+        return found
+
+    expected = outcomes(program)
+    assert outcomes(torch.compile(bcmend.patch(program), backend="eager")) == expected
+
+
+def test_another_limit_is_traced_anew() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            HOLDER.queue.append(1)
+        return x + len(HOLDER.queue)
+
+    def lengths(called: Callable[..., Any]) -> list[Any]:
+        found = []
+        for limit in (2, None, 3, 2):
+            HOLDER.queue = deque([5, 6], maxlen=limit)
+            found.append((called(X).tolist(), list(HOLDER.queue)))
+        return found
+
+    expected = lengths(program)
+    compiled = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    assert lengths(compiled) == expected
+
+
+def test_a_limited_deque_is_written_back_by_inductor_in_training() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            HOLDER.queue.appendleft(4)
+        return (x * len(HOLDER.queue)).sum()
+
+    def outcome(called: Callable[..., Any]) -> list[Any]:
+        HOLDER.queue, found = deque([1, 2], maxlen=2), []
+        for x in (X, -X, X):
+            given = x.clone().requires_grad_()
+            called(given).backward()
+            found.append((given.grad.tolist(), list(HOLDER.queue)))
+        return found
+
+    expected = outcome(program)
+    assert outcome(torch.compile(bcmend.patch(program), fullgraph=True)) == expected
