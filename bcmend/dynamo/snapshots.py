@@ -322,7 +322,9 @@ def is_same(one: Any, other: Any) -> bool:
     if isinstance(other, exceptions.MergedArguments) and is_same(one, other.in_arm):
         return True
     if isinstance(one, dict) and isinstance(other, dict):
-        return one == other and list(one) == list(other)
+        return one == other and containers.have_same_keys(one, other)
+    if isinstance(one, set) and isinstance(other, set):
+        return one == other and len(containers.keys_of_both(one, other)) == len(one)
     return bool(one == other)
 
 

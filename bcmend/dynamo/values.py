@@ -37,20 +37,6 @@ def constant(value: object) -> compat.VariableTracker:
     return result
 
 
-def is_same_constant(one: compat.VariableTracker, other: compat.VariableTracker) -> bool:
-    """Return whether two constants cannot be told apart."""
-    left, right = one.as_python_constant(), other.as_python_constant()
-    return left is right or (
-        type(left) is type(right) and left == right and repr(left) == repr(right)
-    )
-
-
-def are_same_constant(one: compat.VariableTracker, other: compat.VariableTracker) -> bool:
-    """Return whether two values are constants that cannot be told apart."""
-    are_constants = all(isinstance(each, compat.ConstantVariable) for each in (one, other))
-    return are_constants and is_same_constant(one, other)
-
-
 def function_of(tx: compat.Tracer, function: Callable[..., Any]) -> compat.VariableTracker:
     """Return Dynamo's model of a function of bcmend."""
     source = global_of(tx.output, function)

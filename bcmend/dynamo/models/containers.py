@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.models import exceptions, methods
+from bcmend.dynamo.models import constants, exceptions, methods
 
 #: Whether an object of a subclass of a container is itself the model of its contents.
 ARE_ONE: Final = issubclass(compat.UserDefinedDictVariable, compat.ConstDictVariable)
@@ -125,10 +125,31 @@ def key_model(key: Any) -> Any:
     return key.vt
 
 
+def is_same_key(one: Any, other: Any) -> bool:
+    """Return whether two keys cannot be told apart; ``1`` and ``True`` are equal alone."""
+    if one is other or one != other or type(one) is int:  # the position of an item
+        return bool(one == other)
+    models = [key_model(each).realize() for each in (one, other)]
+    if type(models[0]) is not type(models[1]):
+        return False
+    return not all(each.is_python_constant() for each in models) or constants.is_same(*models)
+
+
+def have_same_keys(one: Any, other: Any) -> bool:
+    """Return whether two dictionaries or sets, or sequences of keys, have the same, in order."""
+    return len(one) == len(other) and all(map(is_same_key, one, other))
+
+
+def keys_of_both(one: Any, other: Any) -> list[Any]:
+    """Return the keys, in order, that a dictionary or a set has, and another one has as well."""
+    known = {key: key for key in other}
+    return [key for key in one if key in known and is_same_key(key, known[key])]
+
+
 def replace_items(container: compat.VariableTracker, items: Any) -> None:
     """Give a container other items; ``items`` stays as it is."""
     known = vars(container)
-    if any(key not in items for key in known["items"]):
+    if len(keys_of_both(known["items"], items)) < len(known["items"]):
         known["should_reconstruct_all"] = True  # Dynamo adds members otherwise, and removes none
     known["items"] = copy.copy(items)
 

@@ -18,11 +18,10 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph, handlers, hooks, shape_env
 from bcmend.dynamo.handlers import PASS
-from bcmend.dynamo.models import methods
+from bcmend.dynamo.models import constants, methods
 from bcmend.dynamo.values import (
     TensorValue,
     Value,
-    are_same_constant,
     constant,
     example_of,
     items_in,
@@ -234,7 +233,7 @@ def _standing_at(
         return _merged(tx, site, [each.realize() for each in items], predicates_of)
     found = items[-1]
     for item, predicate in reversed(list(zip(items, predicates_of, strict=False))):
-        if item is not found and not are_same_constant(item, found):
+        if item is not found and not constants.are_same(item, found):
             found = GatedPhi(site, 0, tx.output, [item, found], predicate=predicate)
     return found
 
@@ -244,7 +243,7 @@ def _merged(
 ) -> Value:
     """Return the item that is taken as one value: a tensor, a number, or a tuple of such."""
     first, *others = items
-    if all(each is first or are_same_constant(each, first) for each in others):
+    if all(each is first or constants.are_same(each, first) for each in others):
         return cast(Value, first)
     kinds = {type(each) for each in items}
     if kinds == {compat.TupleVariable} and len({len(each.items) for each in items}) == 1:

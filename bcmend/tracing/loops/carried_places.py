@@ -37,7 +37,7 @@ def places_in(effects: Effects, inputs: Sequence[Value]) -> tuple[Location, ...]
 def _items_in(change: ContainerChange) -> Iterator[Location]:
     is_known = type(change.variable) in _CONTAINERS and not change.is_open
     before, after = (containers.by_key(each["items"]) for each in (change.before, change.after))
-    if not is_known or list(before) != list(after):
+    if not is_known or not containers.have_same_keys(before, after):
         raise NotThisWay("a turn changes a list, a dictionary or a set")
     for key, value in after.items():
         if value is not before[key]:

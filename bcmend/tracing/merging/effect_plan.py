@@ -160,15 +160,15 @@ def _same_form_changes(
 ) -> Sequence[LocationPhi]:
     """Plan the changes of a container that has the same form after both sides."""
     kind, owner = containers.kind_of(type(known.variable)), known.variable
-    if kind is compat.SetVariable and list(contents[0]) == list(contents[1]):
+    if kind is compat.SetVariable and containers.have_same_keys(*contents):
         location, items = Location(LocationKind.CONTENTS, owner), contents[0]
         return [OneValue(location, lambda merged: items, (items, items))]
     if kind not in (compat.ConstDictVariable, compat.ListVariable):
         raise Refusal("arms-differ", f"an arm changes a {type(owner).__name__}")
     before, one, other = map(containers.by_key, (known.before["items"], *contents))
-    if list(one) != list(other):
+    if not containers.have_same_keys(one, other):
         raise Refusal("arms-differ", "a container gets or loses an item on one side only")
-    if list(one)[: len(before)] != list(before):
+    if not containers.have_same_keys(before, list(one)[: len(before)]):
         raise Refusal("arms-differ", "an item is deleted from a container")
     for pair in _that_may_outlive(owner, contents):
         require_no_earlier_history(pair, "an item of a container")
@@ -314,7 +314,9 @@ def plan_journal(
 def _is_iterated_over(join: Join, variable: Value, contents: Sequence[Any]) -> bool:
     """Return whether an iterator that goes on behind the branch shows how its sides differ."""
     items = vars(variable)["items"]
-    have_same_keys = isinstance(items, dict) and all(list(each) == list(items) for each in contents)
+    have_same_keys = isinstance(items, dict) and all(
+        containers.have_same_keys(each, items) for each in contents
+    )
     return iterators.go_over(join.tx, variable, but=join.consumed, keys_are_the_same=have_same_keys)
 
 
@@ -331,13 +333,14 @@ def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]
         same = sum(1 for _ in takewhile(bool, map(operator.is_, before, after)))
         return constant(same), compat.TupleVariable(list(after)[same:])
     if isinstance(variable, compat.SetVariable):
-        removed = [containers.key_model(key) for key in before if key not in after]
-        added = [containers.key_model(key) for key in after if key not in before]
+        kept = containers.keys_of_both(before, after)
+        removed = [containers.key_model(key) for key in before if key not in kept]
+        added = [containers.key_model(key) for key in after if key not in kept]
         return compat.TupleVariable(removed), compat.TupleVariable(added)
     # From the first key on that has another place, all are removed and added in the new order.
-    in_order = [key for key in before if key in after]
-    count = sum(1 for _ in takewhile(bool, map(operator.eq, in_order, after)))
-    kept = dict.fromkeys(in_order[:count])
+    in_order = containers.keys_of_both(before, after)
+    count = sum(1 for _ in takewhile(bool, map(containers.is_same_key, in_order, after)))
+    kept = in_order[:count]
     removed = [containers.key_model(key) for key in before if key not in kept]
     changed = (
         (key, value) for key, value in after.items() if key not in kept or before[key] is not value

@@ -15,13 +15,12 @@ import sympy
 import torch
 
 from bcmend.dynamo import compat, shape_env, values
-from bcmend.dynamo.models import containers, exceptions, objects, texts
+from bcmend.dynamo.models import constants, containers, exceptions, objects, texts
 from bcmend.dynamo.values import (
     TensorValue,
     Value,
     example_of,
     is_of_derived_class,
-    is_same_constant,
     is_unbacked,
 )
 from bcmend.tracing.effects.memory_form import difference
@@ -397,7 +396,7 @@ class Merger:
 
     def _merge_dictionaries(self, one: Any, other: Any) -> Build:
         items, others = one.items, other.items
-        if list(items) != list(others):
+        if not containers.have_same_keys(items, others):
             raise Refusal("arms-differ", "dictionaries with different keys")
         if not (is_made_inside(one) and is_made_inside(other)):
             raise Refusal("arms-differ", "two different dictionaries")
@@ -461,7 +460,7 @@ def _has_identity(value: Any) -> bool:
 
 
 def _merge_constants(one: Value, other: Value) -> Build:
-    if is_same_constant(one, other):
+    if constants.is_same(one, other):
         return _moved_out(one, [])
     left, right = one.as_python_constant(), other.as_python_constant()
     raise Refusal("arms-differ", f"{left!r} on one side, {right!r} on the other")

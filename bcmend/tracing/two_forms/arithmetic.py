@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 from bcmend.dynamo import compat, handlers, hooks
-from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value, are_same_constant, constant
+from bcmend.dynamo.models import constants, methods
+from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.two_forms import augmented, hook_results, late_tensors, open_numbers, sides
@@ -219,6 +219,6 @@ def _of_each(tx: compat.Tracer, phi: Any, operands: Sequence[Value], apply: _Inn
 
 def _like(phi: Any, one: Value, other: Value) -> Value:
     """Return a phi of other sides; one of them if they are the same constant."""
-    if are_same_constant(one, other):
+    if constants.are_same(one, other):
         return one
     return sides.like(phi, phi.predicate, [one, other])

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.values import TensorValue, Value, is_same_constant
+from bcmend.dynamo.models import constants
+from bcmend.dynamo.values import TensorValue, Value
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.two_forms import holders, open_numbers, parts, sides
 from bcmend.tracing.two_forms.sides import Open
@@ -135,7 +136,7 @@ def is_same(one: Value, other: Value) -> bool:
     """Return whether two constants, or numbers of the graph, cannot be told apart."""
     if isinstance(one, compat.SymNodeVariable) or isinstance(other, compat.SymNodeVariable):
         return type(one) is type(other) and one.as_proxy().node is other.as_proxy().node
-    return is_same_constant(one, other)
+    return constants.is_same(one, other)
 
 
 def _chosen(tx: compat.Tracer, predicate: TensorValue, one: Any, other: Any) -> Any:

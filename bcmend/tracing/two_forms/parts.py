@@ -74,7 +74,7 @@ def are_alike(one: Value, other: Value) -> bool:
     return (
         type(known[0]) is type(known[1])
         and known[0].python_type() is known[1].python_type()
-        and list(first) == list(second)
+        and containers.have_same_keys(first, second)
         and all(map(are_alike, first.values(), second.values()))
     )
 
