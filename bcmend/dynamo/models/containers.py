@@ -129,10 +129,12 @@ def is_same_key(one: Any, other: Any) -> bool:
     """Return whether two keys cannot be told apart; ``1`` and ``True`` are equal alone."""
     if one is other or one != other or type(one) is int:  # the position of an item
         return bool(one == other)
-    models = [key_model(each).realize() for each in (one, other)]
-    if type(models[0]) is not type(models[1]):
-        return False
-    return not all(each.is_python_constant() for each in models) or constants.is_same(*models)
+    first, second = (key_model(each).realize() for each in (one, other))
+    if first is second or type(first) is not type(second):
+        return first is second
+    if first.is_python_constant() and second.is_python_constant():
+        return constants.is_same(first, second)
+    return first.source is not None and first.source == second.source
 
 
 def have_same_keys(one: Any, other: Any) -> bool:

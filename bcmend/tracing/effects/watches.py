@@ -15,6 +15,7 @@ import torch
 from torch.fx import Node
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import constants
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.dynamo.values import Value
@@ -101,8 +102,8 @@ def is_same(one: Value | None, other: Value) -> bool:
         return True
     if type(one) is not type(other):
         return False
-    if isinstance(one, compat.ConstantVariable) and isinstance(other, compat.ConstantVariable):
-        return type(one.value) is type(other.value) and bool(one.value == other.value)
+    if isinstance(one, compat.ConstantVariable):
+        return constants.are_same(one, other)
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         return _is_same_node(one.as_proxy().node, other.as_proxy().node)
     if isinstance(one, compat.TupleVariable) and isinstance(other, compat.TupleVariable):

@@ -13,7 +13,7 @@ import torch
 from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, snapshots
-from bcmend.dynamo.models import containers, methods
+from bcmend.dynamo.models import constants, containers, methods
 from bcmend.dynamo.values import (
     TensorValue,
     Value,
@@ -321,8 +321,7 @@ def _is_same(one: Value, other: Value) -> bool:
     is_object = one.mutation_type is not None or other.mutation_type is not None
     if is_object or not (one.is_python_constant() and other.is_python_constant()):
         return one is other
-    left, right = one.as_python_constant(), other.as_python_constant()
-    return type(left) is type(right) and repr(left) == repr(right)
+    return constants.is_same(one, other)
 
 
 class _UnknownItem(compat.VariableTracker):

@@ -52,9 +52,12 @@ def test_a_live_in_is_carried_by_its_kind() -> None:
 
 
 def test_fractions_are_carried_as_integers_are() -> None:
-    before = [constant(float("inf")), constant(0.5), constant(float("nan")), constant(0.0)]
-    after = [constant(1.0), constant(0.5), constant(float("nan")), constant(-0.0)]
+    nan = float("nan")
+    before = [constant(float("inf")), constant(0.5), constant(nan), constant(0.0)]
+    after = [constant(1.0), constant(0.5), constant(nan), constant(-0.0)]
     assert what_changes(before, after, gradients=False) == Carried((), (0, 3), (), False)
+    after[2] = constant(float("nan"))  # another one, and not equal
+    assert what_changes(before, after, gradients=False) == Carried((), (0, 2, 3), (), False)
 
 
 def test_a_tensor_that_is_the_same_by_another_name_is_not_carried() -> None:
