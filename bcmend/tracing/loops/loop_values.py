@@ -13,7 +13,7 @@ import torch
 from torch.fx import Proxy
 
 from bcmend.dynamo import compat, fx_graph, snapshots
-from bcmend.dynamo.models import constants, containers, methods
+from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import (
     TensorValue,
     Value,
@@ -24,12 +24,12 @@ from bcmend.dynamo.values import (
 )
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.effects.operator_runs import stand_in
+from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.loops.open_ranges import OpenIterator, number_in, with_number
 from bcmend.tracing.merging.lazy_phi import LazyPhi
 from bcmend.tracing.numbers import float_tensors, scalars
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.two_forms import holders, late_tensors, open_numbers, parts, sides
-from bcmend.tracing.two_forms.late_tensors import is_same
 
 
 class CarriedChange(Enum):
@@ -242,7 +242,7 @@ def containers_changed(before: Sequence[Value], after: Sequence[Value]) -> list[
         if one.realize() is not other.realize()
         and parts.has_parts(one)
         and parts.are_alike(one, other)
-        and not _is_same(one.realize(), other.realize())
+        and not is_same(one.realize(), other.realize())
     ]
 
 
@@ -270,7 +270,7 @@ def _change_of(one: Value, other: Value) -> CarriedChange:
         raise NotThisWay("a turn takes items from an iterator")
     if one is not other and _has_two_forms([one, other]):
         raise NotThisWay("a variable has a value of another kind on each side of a branch")
-    if _is_same(one, other):
+    if is_same(one, other):
         return CarriedChange.NONE
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         _require_one_kind(one, other)
@@ -312,16 +312,6 @@ def _has_two_forms(values: list[Value]) -> bool:
 
     compat.VariableTracker.visit(note, values)
     return bool(found)
-
-
-def _is_same(one: Value, other: Value) -> bool:
-    if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
-        # ``x += 1`` gives ``x`` another node, but leaves it the same tensor.
-        return one is other or example_of(one) is example_of(other)
-    is_object = one.mutation_type is not None or other.mutation_type is not None
-    if is_object or not (one.is_python_constant() and other.is_python_constant()):
-        return one is other
-    return constants.is_same(one, other)
 
 
 class _UnknownItem(compat.VariableTracker):
@@ -424,7 +414,7 @@ def carried_values(
     found = carried
     for position, (one, other) in enumerate(zip(before, after, strict=True)):
         is_carried = position in carried.tensors or position in carried.numbers
-        if not is_carried and not _is_same(one.realize(), other.realize()):
+        if not is_carried and not is_same(one.realize(), other.realize()):
             found = found.and_also(position, _change_of(one, other))
     if found is not carried:
         raise MoreChanges(found)

@@ -24,8 +24,9 @@ from bcmend.tracing.effects.operator_runs import storage_of, storages_of, tensor
 from bcmend.tracing.gradients import histories
 from bcmend.tracing.heap import roots
 from bcmend.tracing.heap.roots import Edge, Root
+from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.merging import in_place, one_memory
-from bcmend.tracing.merging.merge import Merger, Pair, is_one_object
+from bcmend.tracing.merging.merge import Merger, Pair
 from bcmend.tracing.merging.one_memory import View, views_among
 from bcmend.tracing.output.outlet import OUTLET
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -351,7 +352,7 @@ def _is_left_elsewhere(tx: compat.Tracer, location: Location, value: Value) -> b
 
     def is_it(variable: Value) -> bool:
         is_tensor = isinstance(variable, compat.TensorVariable)
-        return variable is value or (is_tensor and is_one_object(variable, value))
+        return variable is value or (is_tensor and is_same(variable, value))
 
     elsewhere = [
         edge.value

@@ -6,7 +6,6 @@ sides (the present value where a side stores nothing), or of what each side leav
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import takewhile
@@ -16,6 +15,7 @@ from bcmend.delivery import records
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, constant
+from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
 from bcmend.tracing.merging.location_phi import (
@@ -275,7 +275,7 @@ def _plan_appended(
 
 def _appended(before: Sequence[Value], after: Sequence[Value]) -> list[Value] | None:
     """Return what a side appends to a list; ``None`` if it does something else to it."""
-    if not _is_same(after[: len(before)], before):
+    if not _hold_the_same(after[: len(before)], before):
         return None
     items = [each.realize() for each in after[len(before) :]]
     return items if all(map(may_be_optional, items)) else None
@@ -304,7 +304,7 @@ def plan_journal(
     location = Location(LocationKind.LOG, variable)
     phis: list[LocationPhi] = [Journaled(location)]
     for taken, side in zip((True, False), contents, strict=True):
-        if not _is_same(side, before):
+        if not _hold_the_same(side, before):
             removed, added = _difference(variable, before, side)
             plan = join.merger.adopt(added, then_side=taken)
             phis.append(OneSide(location, taken, refill(join, variable, removed, plan)))
@@ -320,17 +320,18 @@ def _is_iterated_over(join: Join, variable: Value, contents: Sequence[Any]) -> b
     return iterators.go_over(join.tx, variable, but=join.consumed, keys_are_the_same=have_same_keys)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _hold_the_same(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
-        return _is_same([*one, *one.values()], [*other, *other.values()])
-    return len(one) == len(other) and all(map(operator.is_, one, other))
+        are_keys_alike = containers.have_same_keys(one, other)
+        return are_keys_alike and _hold_the_same([*one.values()], [*other.values()])
+    return len(one) == len(other) and all(map(is_same, one, other))
 
 
 def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]:
     """Return what has to be removed from ``before``, and what is then added to get ``after``."""
     # What is removed from a sequence is all from a position on; from the others, keys.
     if isinstance(variable, (compat.ListVariable, compat.DequeVariable)):
-        same = sum(1 for _ in takewhile(bool, map(operator.is_, before, after)))
+        same = sum(1 for _ in takewhile(bool, map(is_same, before, after)))
         return constant(same), compat.TupleVariable(list(after)[same:])
     if isinstance(variable, compat.SetVariable):
         kept = containers.keys_of_both(before, after)
@@ -342,7 +343,6 @@ def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]
     count = sum(1 for _ in takewhile(bool, map(containers.is_same_key, in_order, after)))
     kept = in_order[:count]
     removed = [containers.key_model(key) for key in before if key not in kept]
-    changed = (
-        (key, value) for key, value in after.items() if key not in kept or before[key] is not value
-    )
+    kept_values = {key for key in kept if is_same(before[key], after[key])}
+    changed = (each for each in after.items() if each[0] not in kept_values)
     return compat.TupleVariable(removed), pairs_of(changed)

@@ -24,6 +24,7 @@ from bcmend.dynamo.values import (
     is_unbacked,
 )
 from bcmend.tracing.effects.memory_form import difference
+from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.phi import Build, Merged, Phi
@@ -331,8 +332,8 @@ class Merger:
         same = (
             position
             for position, known in enumerate(self.pairs)
-            if is_one_object(known.then_value, pair.then_value)
-            and is_one_object(known.else_value, pair.else_value)
+            if is_same(known.then_value, pair.then_value)
+            and is_same(known.else_value, pair.else_value)
         )
         position = next(same, len(self.pairs))
         if position == len(self.pairs):
@@ -416,14 +417,6 @@ class Join:
     predicate: TensorValue
     merger: Merger
     consumed: tuple[Value, ...] = ()
-
-
-def is_one_object(one: Value | None, other: Value | None) -> bool:
-    """Return whether two values are one in the trace; a change in place gives a tensor a name."""
-    if type(one) is not type(other) or not isinstance(one, compat.TensorVariable):
-        return one is other
-    assert isinstance(other, compat.TensorVariable)
-    return example_of(one) is example_of(other)
 
 
 def _form_of_number(value: Value) -> Any:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.models import constants
 from bcmend.dynamo.values import TensorValue, Value
+from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.two_forms import holders, open_numbers, parts, sides
 from bcmend.tracing.two_forms.sides import Open
@@ -130,13 +130,6 @@ def _number(tx: compat.Tracer, phi: Open, one: Value, other: Value) -> Any:
 def _read_side(tx: compat.Tracer, side: Value) -> LateTensor | None:
     found = joined(tx, side) if sides.is_open(side) else side
     return None if found is None else read(found)
-
-
-def is_same(one: Value, other: Value) -> bool:
-    """Return whether two constants, or numbers of the graph, cannot be told apart."""
-    if isinstance(one, compat.SymNodeVariable) or isinstance(other, compat.SymNodeVariable):
-        return type(one) is type(other) and one.as_proxy().node is other.as_proxy().node
-    return constants.is_same(one, other)
 
 
 def _chosen(tx: compat.Tracer, predicate: TensorValue, one: Any, other: Any) -> Any:

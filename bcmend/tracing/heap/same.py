@@ -1,0 +1,28 @@
+"""Whether two values of a trace are one: the only function that says so.
+
+What can be told from an equal one (``1`` and ``True``, two empty lists) is another one. Keys of
+containers are asked by ``containers.is_same_key``, which takes constants for one by the same rule.
+"""
+
+from __future__ import annotations
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.models import constants
+from bcmend.dynamo.values import Value, example_of
+
+
+def is_same(one: Value | None, other: Value | None) -> bool:
+    """Return whether nobody can tell one value from another; ``None`` stands for no value."""
+    if one is other or one is None or other is None:
+        return one is other
+    if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
+        # ``x += 1`` gives ``x`` another node, but leaves it the same tensor.
+        return type(one) is type(other) and example_of(one) is example_of(other)
+    if isinstance(one, compat.SymNodeVariable) and isinstance(other, compat.SymNodeVariable):
+        return one.as_proxy().node is other.as_proxy().node
+    if one.mutation_type is not None or other.mutation_type is not None:
+        return False
+    if isinstance(one, compat.SymNodeVariable) or isinstance(other, compat.SymNodeVariable):
+        return False
+    are_constants = one.is_python_constant() and other.is_python_constant()
+    return are_constants and constants.is_same(one, other)
