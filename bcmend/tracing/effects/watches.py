@@ -114,7 +114,7 @@ def is_same(one: Value | None, other: Value) -> bool:
 def _is_same_node(one: Any, other: Any) -> bool:
     """Return whether two nodes compute the same of the same: a constructor may be traced twice."""
     if not isinstance(one, Node) or not isinstance(other, Node):
-        return type(one) is type(other) and bool(one == other)
+        return constants.are_one(one, other)
     one, other = _before_gates(one), _before_gates(other)
     if one is other:
         return True

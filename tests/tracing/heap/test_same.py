@@ -5,6 +5,7 @@ Each pair stands in each place: what a branch leaves, attributes, items, keys an
 
 from __future__ import annotations
 
+import ast
 import enum
 import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
@@ -12,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -293,3 +295,34 @@ def test_keys_that_are_equal_are_not_the_same(make: Callable[..., Any]) -> None:
 
 #: Of such members Dynamo has models of sets.
 PLAIN: Final = (int, bool, float, complex, str, bytes, tuple, frozenset, types.NoneType)
+
+
+def _compares_constants(path: Path) -> bool:
+    """Return whether a module compares what two models stand for, or the classes of two values."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare) and len(node.comparators) == 1:
+            sides = [ast.unparse(each) for each in (node.left, node.comparators[0])]
+            for end in (".as_python_constant()", ".value"):
+                if all(side.endswith(end) for side in sides):
+                    return True
+            if all(side.startswith("repr(") for side in sides):
+                return True
+    return False
+
+
+#: Modules that compare such for another end.
+OTHERS: Final = {
+    "tracing/merging/live_outs.py",  # flags, which are True or False
+    "tracing/opaque/script_graphs.py",  # arguments of operators in the text of a graph
+}
+
+
+def test_no_other_module_says_what_is_the_same() -> None:
+    package = Path(bcmend.__file__).parent
+    found = {
+        path.relative_to(package).as_posix()
+        for folder in ("tracing", "dynamo")
+        for path in sorted((package / folder).rglob("*.py"))
+        if _compares_constants(path)
+    }
+    assert found == {"dynamo/models/constants.py", *OTHERS}
