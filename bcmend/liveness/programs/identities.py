@@ -139,7 +139,10 @@ def a_queue_that_changes_before() -> Function:
 
 
 @program(
-    "SideEffects.codegen_update_mutated", "SideEffects._track_obj", "SideEffects.track_mutable"
+    "SideEffects.codegen_update_mutated",
+    "SideEffects._track_obj",
+    "SideEffects.track_mutable",
+    "DequeVariable.call_method",
 )
 def a_limited_queue() -> Function:
     queue = deque([1, 2], maxlen=2)
@@ -147,7 +150,7 @@ def a_limited_queue() -> Function:
     def program(x: Tensor) -> Any:
         if x.sum() > 0:
             queue.appendleft(3)
-        return x + len(queue), queue
+        return x + len(queue), queue, queue.copy()
 
     return program
 

@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
 
+UNTIL: Final = {
+    "test_a_copy_of_a_limited_queue_has_no_limit": "2.15",
+}
 _PURPOSE: Final = "the length that a deque from before the call is limited to"
 
 
@@ -43,3 +47,11 @@ def _write_back(inner: Any, self: compat.SideEffects, *arguments: Any, **named: 
         if is_older and isinstance(each, compat.DequeVariable) and containers.is_limited(each):
             containers.limit(each, deque())
     return inner(self, *arguments, **named)
+
+
+@handlers.method(compat.DequeVariable, methods.CALL_METHOD, "copies of deques have their limit")
+def _copied(call: Call) -> Answer:
+    """Answer ``queue.copy()``; the copy of Dynamo's model is of any length."""
+    if call.args[:1] not in (("copy",), ("__copy__",)) or call.args[1] or call.args[2]:
+        return PASS
+    return containers.new_deque_like(call.owner, list(call.owner.items))

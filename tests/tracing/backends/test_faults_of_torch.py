@@ -37,6 +37,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.differences_of_torch import (
     COMPUTED_FLOATS_ARE_FROZEN,
+    COPIES_HAVE_NO_LIMIT,
     COPIES_OF_CHANGED_ARE_REMOVED,
     FACTORS_OF_PRODUCTS_ARE_LOST,
     JOINED_ROWS_ARE_WRONG,
@@ -794,6 +795,17 @@ def test_a_limited_queue_that_is_given_has_no_limit() -> None:
     queue = collections.deque([1, 2], maxlen=2)
     found = torch.compile(program, backend="eager", fullgraph=True)(torch.zeros(1), queue)
     assert (found.item(), list(queue)) == (3, [1, 2])
+
+
+def test_a_copy_of_a_limited_queue_has_no_limit() -> None:
+    """``_copied`` in ``bcmend/tracing/handlers/bounded_deques.py``"""
+
+    def program(x: Tensor) -> Any:
+        queue = collections.deque([1], maxlen=1)
+        return x + 1, queue.copy()
+
+    copied = torch.compile(program, backend="eager", fullgraph=True)(torch.zeros(1))[1]
+    assert (copied.maxlen is None) is COPIES_HAVE_NO_LIMIT
 
 
 def test_a_dictionary_that_grows_while_it_is_gone_over_backwards_is_no_error() -> None:

@@ -75,6 +75,14 @@ def _in_place(queue: Any, x: Tensor) -> Any:
     return x + 1
 
 
+def _copied(queue: Any, x: Tensor) -> Any:
+    copied = queue.copy()
+    if x.sum() > 0:
+        copied.appendleft(7)
+    HOLDER.seen = (list(copied), copied.maxlen)
+    return x + 1
+
+
 PROGRAMS = (
     _left,
     _many_left,
@@ -84,6 +92,7 @@ PROGRAMS = (
     _full,
     _popped,
     _in_place,
+    _copied,
 )
 
 
