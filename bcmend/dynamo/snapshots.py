@@ -217,15 +217,22 @@ def is_exception(variable: compat.VariableTracker) -> bool:
 
 
 def visit(
-    found: Callable[[compat.VariableTracker], None],
-    values: Iterable[compat.VariableTracker],
-    effects: Any,
+    found: Callable[[compat.VariableTracker], object],
+    values: Iterable[Any],
+    effects: Any = None,
+    *,
+    lazily: bool = False,
 ) -> None:
-    """Call ``found`` for all that ``values`` hold, also in frames of generators."""
+    """Call ``found`` for all that ``values`` hold, also in frames of generators.
+
+    What nothing has looked at yet is left out: to ask such a value for its class looks at it, and
+    adds guards and inputs. With ``lazily`` it is found as well.
+    """
     cache: dict[int, Any] = {}
 
     def each(variable: compat.VariableTracker) -> None:
-        found(variable)
+        if lazily or variable.is_realized():
+            found(variable)
         if variable.is_realized() and isinstance(variable, compat.LocalGeneratorObjectVariable):
             frame: Any = variable.inline_tracer
             inner = [*frame.symbolic_locals.values(), *frame.stack]

@@ -98,3 +98,16 @@ def test_a_generator_of_random_numbers_draws_the_same_again() -> None:
     remembered.restore()
     assert not remembered.has_changed()
     assert variable.random is generator and generator.random() == drawn
+
+
+def test_what_nothing_has_looked_at_is_not_looked_at() -> None:
+    lazy = compat.LazyVariableTracker.create(3, compat.LocalSource("x"))
+    held = ListVariable([ConstantVariable.create(1), lazy])
+    classes: list[bool] = []
+    snapshots.visit(lambda one: classes.append(isinstance(one, ListVariable)), [held])
+    assert classes == [True, False]  # the list, and the number
+    assert not lazy.is_realized()
+    found: list[Any] = []
+    snapshots.visit(found.append, [held], lazily=True)
+    assert found == [held, held.items[0], lazy]
+    assert not lazy.is_realized()

@@ -134,11 +134,17 @@ def _analysis(code: CodeType) -> tuple[Graph, Liveness]:
     return graph, liveness(graph)
 
 
-def reach(values: Iterable[Any], is_sought: Callable[[Value], bool], effects: Any = None) -> bool:
+def reach(
+    values: Iterable[Any],
+    is_sought: Callable[[Value], bool],
+    effects: Any = None,
+    *,
+    lazily: bool = False,
+) -> bool:
     """Return whether a value that is sought is among ``values``, or in what they hold.
 
     Be it in the frame of a generator. With ``effects``, what was stored to the objects among them
-    counts as well.
+    counts as well. ``lazily`` as in ``snapshots.visit``.
     """
     found: list[Value] = []
 
@@ -146,13 +152,13 @@ def reach(values: Iterable[Any], is_sought: Callable[[Value], bool], effects: An
         if is_sought(variable):
             found.append(variable)
 
-    snapshots.visit(note, values, effects)
+    snapshots.visit(note, values, effects, lazily=lazily)
     return bool(found)
 
 
 def holds(values: Iterable[Any], value: Value, effects: Any = None) -> bool:
     """Return whether a value is among ``values``, or in what they hold (``reach``)."""
-    return reach(values, lambda model: model is value, effects)
+    return reach(values, lambda model: model is value, effects, lazily=True)
 
 
 def is_held(

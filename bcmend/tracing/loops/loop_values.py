@@ -310,7 +310,7 @@ def _has_two_forms(values: list[Value]) -> bool:
         if isinstance(variable, LazyPhi):
             found.append(variable)
 
-    compat.VariableTracker.visit(note, values)
+    snapshots.visit(note, values)
     return bool(found)
 
 

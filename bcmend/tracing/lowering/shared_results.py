@@ -272,7 +272,7 @@ def _leaving(tx: compat.Tracer) -> list[torch.Tensor]:
             found.append(example_of(variable))
 
     effects = tx.output.side_effects
-    snapshots.visit(note, [edge.value for edge in _handed_out(tx)], effects)
+    snapshots.visit(note, [edge.value for edge in _handed_out(tx)], effects, lazily=True)
     return found
 
 
@@ -360,7 +360,7 @@ def _is_left_elsewhere(tx: compat.Tracer, location: Location, value: Value) -> b
         if not (edge.root is Root.RECORD and edge.key in _WRITE_BACK)
         and (edge.owner, edge.key) != (location.owner, location.key)
     ]
-    return roots.reach(elsewhere, is_it, tx.output.side_effects)
+    return roots.reach(elsewhere, is_it, tx.output.side_effects, lazily=True)
 
 
 def _function_behind(action: Value) -> Any:

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node, Proxy
 
 from bcmend import meta_keys
-from bcmend.dynamo import compat, frames, fx_graph
+from bcmend.dynamo import compat, frames, fx_graph, snapshots
 from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.deopt import kept_for_backward
 from bcmend.tracing.effects import change_counts, memory_form
@@ -176,7 +176,7 @@ def _values_of(arm: ArmTrace) -> list[TensorValue]:
 
     after = [change.after["items"] for change in arm.effects.containers]
     left = [[*items.values()] if isinstance(items, dict) else [*items] for items in after]
-    compat.VariableTracker.visit(collect, [arm.result, *arm.effects.attributes.values(), *left])
+    snapshots.visit(collect, [arm.result, *arm.effects.attributes.values(), *left])
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import TRUTH_JUMPS
 from bcmend.delivery import codec, records
-from bcmend.dynamo import compat, frames
+from bcmend.dynamo import compat, frames, snapshots
 from bcmend.dynamo.models import methods, objects
 from bcmend.dynamo.values import Value, constant, load_global
 from bcmend.names import UNBOUND
@@ -161,7 +161,7 @@ def _unread_in(values: Sequence[Value]) -> list[UnreadPhi]:
         if isinstance(value, UnreadPhi) and value.site.holds(Claim.DROPPED, value.form):
             found.append(value)
 
-    compat.VariableTracker.visit(note, values)
+    snapshots.visit(note, values)
     return found
 
 

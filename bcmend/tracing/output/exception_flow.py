@@ -23,7 +23,7 @@ import torch
 from bcmend.bytecode.decode import operation
 from bcmend.bytecode.opcodes import ITEM_DELETES, ITEM_READS, RAISES, RAISES_AGAIN
 from bcmend.delivery.tracebacks import TracebackEntry, place_of
-from bcmend.dynamo import compat, frames, handlers, hooks
+from bcmend.dynamo import compat, frames, handlers, hooks, snapshots
 from bcmend.dynamo.models import exceptions, methods, objects
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import when_late
@@ -82,7 +82,7 @@ def _note_earlier(tx: compat.Tracer) -> None:
         if isinstance(value, compat.ExceptionVals):
             _table(tx)[value] = ExceptionFacts((), is_exact=False, has_known_text=False)
 
-    Value.visit(note, held)
+    snapshots.visit(note, held)
 
 
 def _table(tx: compat.Tracer) -> dict[Value, ExceptionFacts]:
@@ -246,7 +246,7 @@ def _require_known_operands(
         if isinstance(value, compat.SymNodeVariable):
             found.append(value)
 
-    Value.visit(note, given)
+    snapshots.visit(note, given)
     if found:
         handlers.break_graph(
             "an error of an operation on a symbolic number",

@@ -106,7 +106,9 @@ def of_objects(
     if not leaves:
         return None
     inside: dict[Value, None] = {}
-    snapshots.visit(lambda one: inside.setdefault(one.unwrap()), leaves, tx.output.side_effects)
+    snapshots.visit(
+        lambda one: inside.setdefault(one.unwrap()), leaves, tx.output.side_effects, lazily=True
+    )
     owners = [one for one in inside if isinstance(one, compat.UserDefinedObjectVariable)]
     present: Present = {
         (owner, name): _attribute(tx, owner, name)
@@ -139,7 +141,9 @@ def of_text(tx: compat.Tracer, site: LiveSite, values: Iterable[Value]) -> None:
     """
     leaves = list(_not_copied(values))
     inside: dict[Value, None] = {}
-    snapshots.visit(lambda one: inside.setdefault(one.unwrap()), leaves, tx.output.side_effects)
+    snapshots.visit(
+        lambda one: inside.setdefault(one.unwrap()), leaves, tx.output.side_effects, lazily=True
+    )
     if not any(isinstance(one, compat.UserDefinedObjectVariable) for one in inside):
         return
     moment = _moment(tx, site, inside, leaves, {})
@@ -384,7 +388,7 @@ def _shown(effects: Any, moment: Moment, identity: dict[Value, int]) -> set[Valu
         for each, key in identity.items()
         if key in text.identities or (text.is_open and each.source is not None)
     ]
-    snapshots.visit(lambda one: found.add(one.unwrap()), roots, effects)
+    snapshots.visit(lambda one: found.add(one.unwrap()), roots, effects, lazily=True)
     return found
 
 

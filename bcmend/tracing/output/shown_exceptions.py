@@ -61,7 +61,9 @@ def _shown(tx: compat.Tracer, errors: list[Value], *, with_tracebacks: bool) -> 
 
 def _held_by(tx: compat.Tracer, value: Value) -> Iterable[Value]:
     found: dict[Value, None] = {}
-    snapshots.visit(lambda each: found.setdefault(each.unwrap()), [value], tx.output.side_effects)
+    snapshots.visit(
+        lambda each: found.setdefault(each.unwrap()), [value], tx.output.side_effects, lazily=True
+    )
     return found
 
 

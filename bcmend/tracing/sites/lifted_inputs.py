@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Proxy
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, snapshots
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import TensorValue, Value, example_of
 
@@ -111,7 +111,7 @@ class SetAside:
                 found.append(value)
 
         if kept:
-            compat.VariableTracker.visit(collect, list(given))
+            snapshots.visit(collect, list(given))
         aside = cls(kept, tuple(found))
         aside._read_again(tx)
         return aside

@@ -331,7 +331,7 @@ def _numbers_in(left: Sequence[Any], graph: Graph) -> list[compat.SymNodeVariabl
         if isinstance(variable, compat.SymNodeVariable) and variable.as_proxy().node.graph is graph:
             found[id(variable)] = variable
 
-    compat.VariableTracker.visit(note, left)
+    snapshots.visit(note, left)
     return list(found.values())
 
 
@@ -394,8 +394,6 @@ def _remember_containers(recording: Any, given: Sequence[Value], tx: compat.Trac
     """
 
     def note(variable: Value) -> None:
-        if not variable.is_realized():
-            return  # nothing has looked at it yet, and to ask what it is would add a guard
         unknown_models.require_known(variable)
         for each in snapshots.containers_of(variable):
             recording.check_allowed_side_effect(each)

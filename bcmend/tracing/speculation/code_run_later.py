@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
-from bcmend.dynamo import compat
+from bcmend.dynamo import compat, snapshots
 from bcmend.dynamo.models import objects, texts
 from bcmend.dynamo.values import Value
 from bcmend.tracing.sites.refusal import Refusal
@@ -35,7 +35,7 @@ def require_no_finalizer(known: Iterable[Value], scope: int) -> None:
 
 def require_no_text(left: Sequence[Any]) -> None:
     """Refuse an arm that leaves a text which a method of the program is still to make."""
-    compat.VariableTracker.visit(_require_made, left)
+    snapshots.visit(_require_made, left)
 
 
 def _require_made(variable: Any) -> None:

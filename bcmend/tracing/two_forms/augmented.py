@@ -58,7 +58,7 @@ def _hold(values: Iterable[Any], memory: set[int]) -> bool:
             return False
         return storage_of(example_of(variable)) in memory
 
-    return roots.reach(values, is_in_it)
+    return roots.reach(values, is_in_it, lazily=True)  # what nothing has looked at, too
 
 
 def is_of_the_same_form(before: Any, after: Value) -> bool:
