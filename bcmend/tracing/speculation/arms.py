@@ -282,7 +282,6 @@ def trace_arm(
                 _remember_containers(recording, arm.arguments, tx)
                 with iterators.none_left_suspended(tx), unknown_models.none_met():
                     result = arm.call(tx)
-                code_run_later.require_no_finalizer(recording.id_to_variable.values(), scope)
                 graph, left_heap = tracer.graph, match.compared(tx, result, scope)
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
                 scalars.carry_out(tx, left, float_tensors.as_tensor)
@@ -291,9 +290,7 @@ def trace_arm(
                 filled_masks.tell_of_counts(tx, graph)
                 tensors = _changed_in_place(tracer, lifted)
             effects = _effects(before, recording, tensors, scope)
-            code_run_later.require_no_text(
-                [result, *effects.attributes.values(), *effects.lists_left]
-            )
+            code_run_later.require_none(recording, scope, [result, *_stored_by(effects)])
             effects = replace(effects, other=effects.other or world.change(graph))
             return ArmTrace(
                 result,
@@ -319,6 +316,11 @@ def trace_arm(
                 strict.require_foreign(error)
             world.put_slots_back()
             return _failure(tx, arm, error, spoiled=lifted.spoiled)
+
+
+def _stored_by(effects: Effects) -> list[Value]:
+    """Return what an arm stores to attributes and to lists."""
+    return [*effects.attributes.values(), *effects.lists_left]
 
 
 def _numbers_in(left: Sequence[Any], graph: Graph) -> list[compat.SymNodeVariable]:

@@ -7,35 +7,31 @@ object that has a finalizer, which runs for the one that is not kept.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
 
 from bcmend.dynamo import compat, snapshots
 from bcmend.dynamo.models import objects, texts
-from bcmend.dynamo.values import Value
 from bcmend.tracing.sites.refusal import Refusal
 
 
-def require_no_finalizer(known: Iterable[Value], scope: int) -> None:
-    """Refuse an arm that makes an object which runs code when it dies.
+def require_none(effects: compat.SideEffects, scope: int, left: Sequence[Any]) -> None:
+    """Refuse an arm that makes an object with a finalizer, or leaves a text still to be made.
 
     Args:
-        known: all objects that the trace knows.
+        effects: what the trace knows of objects, at the end of the arm.
         scope: that of the trace around the arm.
+        left: what the arm returns and stores.
     """
-    for each in known:
+    snapshots.visit(_require_made, left)
+    for each in effects.id_to_variable.values():
         if (
             objects.is_made_in_the_call(each)
             and getattr(each.mutation_type, "scope", scope) > scope
             and hasattr(objects.class_of(each), "__del__")
         ):
             raise Refusal("arm-effects", "an object that runs code when it dies")
-
-
-def require_no_text(left: Sequence[Any]) -> None:
-    """Refuse an arm that leaves a text which a method of the program is still to make."""
-    snapshots.visit(_require_made, left)
 
 
 def _require_made(variable: Any) -> None:
