@@ -1349,6 +1349,26 @@ def test_a_tuple_that_a_branch_chooses_is_an_equal_one() -> None:
     assert found[0].equal(pair[0]) and found[1] == 1
 
 
+def test_of_two_equal_constants_a_branch_may_leave_the_other_one() -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.one, self.other = frozenset([1, 2]), frozenset([1, 2])
+            self.chosen: Any = None
+
+    def program(holder: Holder, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            holder.chosen = holder.one
+        else:
+            holder.chosen = holder.other
+        return x + 1
+
+    in_eager, mended = Holder(), Holder()
+    program(in_eager, -POSITIVE)
+    assert in_eager.chosen is in_eager.other
+    _mended(program)(mended, -POSITIVE)
+    assert mended.chosen == mended.other and mended.chosen is not mended.other
+
+
 @pytest.mark.parametrize("branches", [False, True])
 def test_an_array_in_two_places_is_two_arrays_of_one_memory(branches: bool) -> None:
     class Keeping(nn.Module):
