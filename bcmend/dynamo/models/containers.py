@@ -150,10 +150,19 @@ def keys_of_both(one: Any, other: Any) -> list[Any]:
 
 def replace_items(container: compat.VariableTracker, items: Any) -> None:
     """Give a container other items; ``items`` stays as it is."""
-    known = vars(container)
-    if len(keys_of_both(known["items"], items)) < len(known["items"]):
-        known["should_reconstruct_all"] = True  # Dynamo adds members otherwise, and removes none
-    known["items"] = copy.copy(items)
+    vars(container)["items"] = copy.copy(items)
+
+
+def write_all_back_if_keys_moved(container: Any) -> None:
+    """Have all of a dictionary or a set be written back, if a key is gone or elsewhere.
+
+    Dynamo adds what is new otherwise, and leaves what was there in its place.
+    """
+    make, known = compat.HashableTracker, vars(container).get("original_items", ())
+    before = [each if isinstance(each, make) else make(each) for each in known]
+    kept = [key for key, _ in zip(container.items, before, strict=False)]
+    if not have_same_keys(before, kept):
+        container.should_reconstruct_all = True
 
 
 def guard_keys(dictionary: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from inspect import getattr_static
-from types import FunctionType, MethodDescriptorType
+from types import FunctionType, MemberDescriptorType, MethodDescriptorType
 from typing import Any, Final
 
 from bcmend.dynamo import compat
@@ -80,6 +80,13 @@ def is_made_in_the_call(value: Any) -> bool:
     """Return whether an object of the program is one that the call makes."""
     is_object = isinstance(value, compat.UserDefinedObjectVariable)
     return is_object and isinstance(value.mutation_type, compat.AttributeMutationNew)
+
+
+def is_slot(value: Any, name: str) -> bool:
+    """Return whether an attribute of an object of the program is one that ``__slots__`` name."""
+    kind = getattr(value, "value_type", None)
+    found = None if kind is None else getattr_static(kind, name, None)
+    return isinstance(found, MemberDescriptorType)
 
 
 def arguments_of_new(value: Any) -> tuple[compat.VariableTracker, ...]:

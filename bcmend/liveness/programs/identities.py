@@ -125,7 +125,7 @@ def attributes_that_one_side_has() -> Function:
     return program
 
 
-@program("PyCodegen.add_cache")
+@program("PyCodegen.add_cache", "PyCodegen.__call__")
 def a_queue_that_changes_before() -> Function:
     queue = deque([1])
 

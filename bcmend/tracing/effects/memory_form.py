@@ -13,6 +13,7 @@ import torch
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import TensorValue, example_of
+from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.sites.refusal import Refusal
 
 #: The size and the stride of a dimension, which may be symbols.
@@ -43,6 +44,26 @@ def may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     if places is None or others is None or one.itemsize != other.itemsize:
         return True
     return max(places.start, others.start) < min(places.stop, others.stop)
+
+
+def repeats_an_item(example: torch.Tensor) -> bool:
+    """Return whether several elements surely have one place, as those of ``x.expand``."""
+    dimensions = zip(example.size(), example.stride(), strict=True)
+    return any(stride == 0 and isinstance(size, int) and size > 1 for size, stride in dimensions)
+
+
+def is_partly_in(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors surely have some of their memory in common, and not all.
+
+    So eager execution asks before it writes to one what it reads of the other.
+    """
+    places = reach(one), reach(other)
+    if storage_of(one) != storage_of(other) or None in places:
+        return False
+    if not all(map(compat.is_non_overlapping_and_dense_or_false, (one, other))):
+        return False
+    are_one = places[0] == places[1] and one.stride() == other.stride()
+    return not are_one and may_overlap(one, other)
 
 
 def may_overlap_itself(example: torch.Tensor) -> bool:

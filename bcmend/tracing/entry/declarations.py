@@ -31,7 +31,6 @@ from bcmend.tracing.gradients import inner_gradients, input_leaves, repeated_arg
 from bcmend.tracing.handlers import (
     answered_attributes,
     any_all,
-    bounded_deques,
     checks,
     data_stores,
     dictionaries,
@@ -45,6 +44,7 @@ from bcmend.tracing.handlers import (
     size_arguments,
     strings,
     tensor_bool,
+    written_back,
 )
 from bcmend.tracing.indexing import (
     item_reads,

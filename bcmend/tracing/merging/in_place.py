@@ -8,6 +8,7 @@ tensors of the main trace, so that these have the history of gradients that the 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,13 @@ from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.deopt import kept_for_backward
 from bcmend.tracing.effects import change_counts, memory_form
 from bcmend.tracing.effects.hazards import Hazards
-from bcmend.tracing.effects.operator_runs import storage_of, storages_of, target_name, tensors_of
+from bcmend.tracing.effects.operator_runs import (
+    is_in_place,
+    storage_of,
+    storages_of,
+    target_name,
+    tensors_of,
+)
 from bcmend.tracing.gradients.histories import saved_for_backward
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.shared_memory import (
@@ -57,6 +64,9 @@ def plan_in_place(
     tx: compat.Tracer, arms: tuple[ArmTrace, ArmTrace], hazards: Sequence[Hazards]
 ) -> list[InPlace]:
     """Plan the changes in place of both arms. Raises ``Refusal``."""
+    for arm, found in zip(arms, hazards, strict=True):
+        if found.writes:
+            _require_no_overlap(arm)
     written = frozenset[int]().union(*(found.writes for found in hazards))
     behind = enter_as_views(tx, arms, written)
     changed = [
@@ -96,6 +106,36 @@ def _changed(arm: ArmTrace, writes: frozenset[int]) -> list[Proxy]:
     """Return what the arm changes: as versions count, and as the operators say."""
     # ``x.data`` has a count of its own, and normalisation does not count at all.
     return _once_each([*arm.effects.tensors, *lifted_of(arm, writes)])
+
+
+def _require_no_overlap(arm: ArmTrace) -> None:
+    """Refuse a write that eager execution refuses, for memory that is written and read, or twice.
+
+    A graph that has both sides makes it whichever is taken, and a compiled one never refuses it.
+    """
+    for node in filter(is_in_place, arm.graph.nodes):
+        given = [each.meta.get("example_value") for each in node.all_input_nodes]
+        tensors = [each for each in given if isinstance(each, torch.Tensor)]
+        if not tensors or any(each.layout is not torch.strided for each in tensors):
+            continue
+        target = _region(node, tensors[0])
+        if memory_form.repeats_an_item(target):
+            raise Refusal("arm-effects", "a tensor that overlaps itself is changed in place")
+        if any(memory_form.is_partly_in(each, target) for each in tensors[1:]):
+            raise Refusal("arm-effects", "a write to memory that is read in another place")
+
+
+def _region(node: Node, target: torch.Tensor) -> torch.Tensor:
+    """Return the part of a tensor that a node writes to, if it is known."""
+    is_a_part = node.target is operator.setitem and isinstance(node.args[0], Node)
+    if not is_a_part or len(node.all_input_nodes) > 2:
+        return target
+    index: Any = node.args[1]
+    if any(isinstance(each, (Node, torch.Tensor)) for each in compat.tree_leaves(index)):
+        return target
+    with torch.no_grad():
+        part: torch.Tensor = target.detach()[index]
+    return part
 
 
 def _is_counted(arm: ArmTrace, outer: Proxy) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 from bcmend import meta_keys
 from bcmend.delivery import records
-from bcmend.dynamo import compat, hooks
+from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers, methods
 from bcmend.dynamo.values import Value, constant
 from bcmend.tracing.merging.merge import Join, Merger, is_made_inside
@@ -280,27 +280,13 @@ class _Appender:
 def _as_recorded(value: Any, site: LiveSite) -> Value:
     """Return a value for a record, which may hold both sides of a branch."""
     if type(value) is compat.TupleVariable:
-        return compat.TupleVariable([_as_recorded(each, site) for each in value.items])
+        items = [_as_recorded(each, site) for each in value.items]
+        is_same = all(one is other for one, other in zip(items, value.items, strict=True))
+        return value if is_same else compat.TupleVariable(items)
     if isinstance(value, Phi):
         return value.as_recorded(site, lambda side: side)
     assert isinstance(value, compat.VariableTracker)
     return value
-
-
-@hooks.around(
-    compat.PyCodegen, methods.ADD_CACHE, "what a record changes is no copy", gate=hooks.of_builder
-)
-def _add_cache(inner: Any, codegen: compat.PyCodegen, value: Any) -> None:
-    """Have code that comes after that for the new contents of a container load the container.
-
-    Dynamo makes another one with these contents, which goes, and keeps it for what comes later if
-    the container is a deque or holds itself.
-    """
-    kind = getattr(value, "mutation_type", None)
-    if isinstance(kind, compat.ValueMutationExisting) and value.source is not None:
-        codegen.pop_top()
-    else:
-        inner(codegen, value)
 
 
 def can_be_journaled(variable: Value) -> bool:

@@ -16,6 +16,7 @@ import torch
 
 from bcmend.dynamo import compat, shape_env, values
 from bcmend.dynamo.models import constants, containers, exceptions, objects, texts
+from bcmend.dynamo.slots import pushed
 from bcmend.dynamo.values import (
     TensorValue,
     Value,
@@ -84,6 +85,7 @@ class Merger:
         kept: the tensors from before that one side leaves as they are, likewise.
         fixed: gives the values that data-dependent symbols have on each side, by its condition.
         note_tuple: is given each tuple that was made of two.
+        adopting: the lists from before, by identity, of which the items are being adopted.
     """
 
     belongs: Callable[[Value], bool]
@@ -100,6 +102,7 @@ class Merger:
     kept: dict[int, TensorValue] = field(default_factory=dict)
     fixed: Callable[[], tuple[Mapping[Any, int], Mapping[Any, int]]] = lambda: ({}, {})
     note_tuple: Callable[[Value], None] = lambda merged: None
+    adopting: list[int] = field(default_factory=list)
 
     def torn(self) -> frozenset[int]:
         """Return the containers of one side that have become more than one object."""
@@ -201,10 +204,14 @@ class Merger:
         if isinstance(value, (compat.TensorVariable, compat.SymNodeVariable)):
             return self._adopt_leaf(value, then_side)
         is_made = is_made_inside(value)
+        if type(value) is compat.ListVariable and not is_made:
+            if id(value) not in self.adopting:  # it may hold itself
+                with pushed(self.adopting, id(value)):
+                    self._adopt_all(value.items, then_side)
+            return lambda merged: value
         if type(value) in (compat.ListVariable, compat.TupleVariable, compat.SizeVariable):
             rebuilt = _rebuilt(value, self._adopt_all(value.items, then_side))
-            is_list = type(value) is compat.ListVariable
-            is_older = not is_made if is_list else self._is_older_tuple(value)
+            is_older = type(value) is not compat.ListVariable and self._is_older_tuple(value)
             return (lambda merged: value) if is_older else rebuilt
         if value.source is None and values.is_named_tuple(value):
             return _rebuilt(value, self._adopt_all(value.items, then_side))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from torch.fx import Graph, Proxy
 
 from bcmend.dynamo import compat, shape_env, snapshots
-from bcmend.dynamo.models import effect_tables, exceptions, methods
+from bcmend.dynamo.models import effect_tables, exceptions, methods, objects
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.effects import change_counts
@@ -185,6 +185,12 @@ class _Recording(_SideEffects):
         if id(item) not in self._remembered:
             self._remembered[id(item)] = snapshots.remember(item)
         return True
+
+    def store_attr(self, item: Value, name: str, value: Value, *more: Any) -> None:
+        if isinstance(value, compat.DeletedVariable) and objects.is_slot(item, name):
+            # Dynamo deletes one that is not there as well, and says nothing.
+            raise Refusal("arm-effects", f"{name}, which __slots__ name, is deleted")
+        super().store_attr(item, name, value, *more)
 
     @methods.implements(methods.TRACK_OBJECT, methods.TRACK_MUTABLE)
     def _track(self, item: Any, variable: Value, *more: Any, **named: Any) -> Any:

@@ -107,13 +107,19 @@ def test_what_is_made_is_like_its_model() -> None:
     assert type(changed) is type(named) and list(changed.items) == [TWO, TWO]
 
 
-@pytest.mark.parametrize(("count", "is_written_anew"), [(1, True), (2, False)])
-def test_a_container_that_loses_items_is_written_anew(count: int, is_written_anew: bool) -> None:
+@pytest.mark.parametrize(
+    ("places", "is_written_anew"), [([0], True), ([0, 1], False), ([1, 0], True), ([1], True)]
+)
+def test_a_container_of_which_keys_have_moved_is_written_anew(
+    places: list[int], is_written_anew: bool
+) -> None:
     known = _dictionary()
     known.should_reconstruct_all = False
-    items = dict(list(known.items.items())[:count])
+    entries = list(known.items.items())
+    items = dict(entries[each] for each in places)
     containers.replace_items(known, items)
     assert known.items == items and known.items is not items
+    containers.write_all_back_if_keys_moved(known)
     assert known.should_reconstruct_all is is_written_anew
 
 

@@ -41,6 +41,7 @@ from tests.differences_of_torch import (
     COPIES_OF_CHANGED_ARE_REMOVED,
     FACTORS_OF_PRODUCTS_ARE_LOST,
     JOINED_ROWS_ARE_WRONG,
+    KEYS_STAY,
     LOOPS_WRITE_OVER_RESULTS,
     MASKS_BEHIND_CHOICES_FAIL,
     NUMBERS_IN_RANGES_ARE_COUNTED,
@@ -786,7 +787,7 @@ def test_a_queue_that_was_changed_is_put_elsewhere_as_a_copy() -> None:
 
 
 def test_a_limited_queue_that_is_given_has_no_limit() -> None:
-    """``bcmend/tracing/handlers/bounded_deques.py``"""
+    """``bcmend/tracing/handlers/written_back.py``"""
 
     def program(x: Tensor, queue: Any) -> Any:
         queue.appendleft(0)
@@ -798,7 +799,7 @@ def test_a_limited_queue_that_is_given_has_no_limit() -> None:
 
 
 def test_a_copy_of_a_limited_queue_has_no_limit() -> None:
-    """``_copied`` in ``bcmend/tracing/handlers/bounded_deques.py``"""
+    """``_copied`` in ``bcmend/tracing/handlers/written_back.py``"""
 
     def program(x: Tensor) -> Any:
         queue = collections.deque([1], maxlen=1)
@@ -806,6 +807,47 @@ def test_a_copy_of_a_limited_queue_has_no_limit() -> None:
 
     copied = torch.compile(program, backend="eager", fullgraph=True)(torch.zeros(1))[1]
     assert (copied.maxlen is None) is COPIES_HAVE_NO_LIMIT
+
+
+def test_what_is_taken_from_a_set_in_place_stays_there() -> None:
+    """``_write_back`` in ``bcmend/tracing/handlers/written_back.py``"""
+
+    def program(x: Tensor, members: Any) -> Tensor:
+        members -= {1}
+        return x + 1
+
+    members = {1, 2}
+    torch.compile(program, backend="eager", fullgraph=True)(torch.zeros(1), members)
+    assert (members == {1, 2}) is KEYS_STAY
+
+
+def test_a_key_that_is_moved_to_the_end_stays_where_it_was() -> None:
+    """``_write_back`` in ``bcmend/tracing/handlers/written_back.py``"""
+
+    def program(x: Tensor, table: Any) -> Tensor:
+        table.move_to_end("a")
+        return x + 1
+
+    table = collections.OrderedDict(a=1, b=2)
+    torch.compile(program, backend="eager", fullgraph=True)(torch.zeros(1), table)
+    assert (list(table) == ["a", "b"]) is KEYS_STAY
+
+
+def test_a_slot_gets_the_new_items_of_a_dictionary_alone() -> None:
+    """``_write`` in ``bcmend/tracing/handlers/written_back.py``"""
+
+    class Slotted:
+        __slots__ = ("held",)
+
+    def program(x: Tensor, table: Any, slotted: Any) -> Tensor:
+        table["b"] = 2
+        slotted.held = table
+        return x + 1
+
+    table, slotted = {"a": 1}, Slotted()
+    torch.compile(program, backend="eager", fullgraph=True)(torch.zeros(1), table, slotted)
+    assert table == {"a": 1, "b": 2}
+    assert slotted.held == {"b": 2}
 
 
 def test_a_dictionary_that_grows_while_it_is_gone_over_backwards_is_no_error() -> None:

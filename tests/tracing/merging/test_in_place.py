@@ -420,3 +420,64 @@ def test_a_parameter_that_an_operation_before_a_break_has_kept(
         assert torch.equal(model.weight.grad, expected)
     (site,) = bcmend.report(model).sites
     assert site.detail == "a parameter is changed in place behind a graph break"
+
+
+def _over_itself(y: Tensor) -> None:
+    y[1:] = y[:-1]
+
+
+def _by_a_method(y: Tensor) -> None:
+    y[:2].copy_(y[1:])
+
+
+def _added(y: Tensor) -> None:
+    y[1:] += y[:-1]
+
+
+def _an_item_in_many_places(y: Tensor) -> None:
+    y[0].expand(3).add_(1)
+
+
+def _another_part(y: Tensor) -> None:
+    y[:1] = y[2:]
+
+
+def _a_copy(y: Tensor) -> None:
+    y[1:] = y[:-1].clone()
+
+
+def _itself(y: Tensor) -> None:
+    y.add_(y)
+
+
+@pytest.mark.parametrize(
+    ("write", "is_mended"),
+    [
+        (_over_itself, False),
+        (_by_a_method, False),
+        (_added, False),
+        (_an_item_in_many_places, False),
+        (_another_part, True),
+        (_a_copy, True),
+        (_itself, True),
+    ],
+)
+def test_a_write_that_eager_execution_refuses_is_made_by_its_own_side_alone(
+    write: Callable[[Tensor], None], is_mended: bool
+) -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x + 1
+        if x.sum() > 0:
+            write(y)
+        return y
+
+    def outcome(called: Callable[[Tensor], Tensor], x: Tensor) -> Any:
+        try:
+            return called(x).tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    compiled = torch.compile(bcmend.patch(program), backend="eager")
+    for x in (NEGATIVE, POSITIVE, NEGATIVE):
+        assert outcome(compiled, x) == outcome(program, x)
+    assert bool(bcmend.report(program).mended) is is_mended

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import bcmend
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.values import constant
 from bcmend.tracing.effects.memory_form import difference
@@ -223,3 +224,32 @@ def test_the_text_of_a_refusal_hides_no_fault_of_our_own(monkeypatch: pytest.Mon
     monkeypatch.setattr(compat.TupleVariable, "python_type_name", own_faults.fault)
     with pytest.raises(strict.InternalError, match="a fault"):
         merge._describe(_tuple())
+
+
+def test_a_list_that_holds_itself_is_chosen() -> None:
+    own: list[Any] = [1]
+    own.append((None, own))
+    other: list[Any] = []
+
+    def program(x: torch.Tensor) -> Any:
+        return own if x.sum() > 0 else other
+
+    compiled = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2)) is own
+    assert compiled(-torch.ones(2)) is other
+
+
+def test_a_tuple_that_a_branch_puts_into_a_list_is_that_which_is_stored() -> None:
+    table: dict[str, Any] = {"rows": [], "last": None, "inner": {}}
+
+    def program(x: torch.Tensor) -> Any:
+        pair = (1, table["inner"])
+        if x.sum() > 0:
+            table["rows"].append(pair)
+            table["last"] = pair
+        return x + 1, pair
+
+    compiled = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    _, pair = compiled(torch.ones(2))
+    assert pair is table["rows"][0] is table["last"]
+    assert pair[1] is table["inner"]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import bcmend
 from bcmend.tracing.speculation import missing_attributes
 from tests.differences_of_torch import MISSING_ATTRIBUTES_OF_SLICES_FAIL
 from tests.equivalence import Call, assert_equivalent, call
@@ -110,3 +111,30 @@ def test_a_class_whose_objects_have_attributes_of_their_own_says_too_little(kind
             return kind
 
     assert missing_attributes._builtin_class(Model()) is None  # type: ignore[arg-type]
+
+
+class Slotted:
+    __slots__ = ("kept",)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_attribute_of_slots_is_deleted_once(is_there: bool) -> None:
+    def program(slotted: Slotted, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            del slotted.kept
+        return x + 1
+
+    def outcomes(called: Callable[..., Tensor]) -> list[Any]:
+        slotted, found = Slotted(), list[Any]()
+        if is_there:
+            slotted.kept = 1
+        for sign in (1.0, -1.0, 1.0):
+            try:
+                result = called(slotted, torch.full((2,), sign)).tolist()
+            except AttributeError as error:
+                result = str(error)
+            found.append((result, hasattr(slotted, "kept")))
+        return found
+
+    expected = outcomes(program)
+    assert outcomes(torch.compile(bcmend.patch(program), backend="eager")) == expected

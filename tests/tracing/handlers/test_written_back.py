@@ -1,8 +1,8 @@
-"""Deques from before the call that hold a limited number of items."""
+"""Containers from before the call have what eager execution leaves in them."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -158,3 +158,88 @@ def test_a_limited_deque_is_written_back_by_inductor_in_training() -> None:
 
     expected = outcome(program)
     assert outcome(torch.compile(bcmend.patch(program), fullgraph=True)) == expected
+
+
+class Slotted:
+    """Holds a container under a name of ``__slots__``."""
+
+    __slots__ = ("held",)
+
+
+class Kept:
+    """Containers from before the call, one of them in two places."""
+
+    def __init__(self) -> None:
+        self.members = {1, 2, 3}
+        self.ordered = OrderedDict(x=1, y=2, z=3)
+        self.table: dict[Any, Any] = {"x": 1, "y": 2}
+        self.slotted: Any = Slotted()
+        self.slotted.held = self.table
+
+
+def _taken_from_a_set(kept: Kept, x: Tensor) -> Any:
+    kept.members -= {1}
+    return x + 1 if x.sum() > 0 else x
+
+
+def _moved_to_the_end(kept: Kept, x: Tensor) -> Any:
+    kept.ordered.move_to_end("x")
+    return x + 1 if x.sum() > 0 else x
+
+
+def _moved_to_the_front(kept: Kept, x: Tensor) -> Any:
+    if x.sum() > 0:
+        kept.ordered.move_to_end("z", last=False)
+    return x + len(kept.ordered)
+
+
+def _put_in_again(kept: Kept, x: Tensor) -> Any:
+    kept.table["x"] = kept.table.pop("x")
+    return x + 1 if x.sum() > 0 else x
+
+
+def _another_key(kept: Kept, x: Tensor) -> Any:
+    kept.members.discard(1)
+    kept.members.add(True)
+    return x + 1 if x.sum() > 0 else x
+
+
+def _changed_and_in_a_slot(kept: Kept, x: Tensor) -> Any:
+    kept.table["new"] = 5
+    if x.sum() > 0:
+        kept.slotted.held = kept.slotted.held
+    return x + 1
+
+
+def _changed_and_put_into_a_slot(kept: Kept, x: Tensor) -> Any:
+    kept.table["new"] = 5
+    if x.sum() > 0:
+        kept.slotted.held = kept.table
+    return x + 1
+
+
+def _contents(kept: Kept) -> Any:
+    members = sorted(map(repr, kept.members))
+    is_one = kept.slotted.held is kept.table
+    return members, list(kept.ordered), list(kept.table.items()), is_one
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _taken_from_a_set,
+        _moved_to_the_end,
+        _moved_to_the_front,
+        _put_in_again,
+        _another_key,
+        _changed_and_in_a_slot,
+        _changed_and_put_into_a_slot,
+    ],
+)
+def test_containers_have_what_they_have_in_eager_execution(program: Callable[..., Any]) -> None:
+    def outcomes(called: Callable[..., Any]) -> list[Any]:
+        kept = Kept()
+        return [(called(kept, x).tolist(), _contents(kept)) for x in (X, -X, X)]
+
+    expected = outcomes(program)
+    assert outcomes(torch.compile(bcmend.patch(program), backend="eager")) == expected

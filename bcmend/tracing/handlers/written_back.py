@@ -1,0 +1,91 @@
+"""Containers from before the call, and the code by which they get the contents that it leaves.
+
+Dynamo makes another container with the new contents, or with what of them is new, and has the one
+from before take these. That goes wrong where the other one is taken for the container, where keys
+are gone or elsewhere, and for a deque that holds a limited number of items: Dynamo has no limit of
+one that it is given, and putting all into it drops what was put in at its left end. The model of
+such a deque gets its limit here, so that its contents are right at any moment.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo.handlers import PASS, Answer, Call
+from bcmend.dynamo.models import containers, methods
+
+UNTIL: Final = {
+    "test_a_copy_of_a_limited_queue_has_no_limit": "2.15",
+    "test_what_is_taken_from_a_set_in_place_stays_there": "2.15",
+    "test_a_key_that_is_moved_to_the_end_stays_where_it_was": "2.15",
+}
+_PURPOSE: Final = "the length that a deque from before the call is limited to"
+
+
+def _track(inner: Any, self: compat.SideEffects, item: Any, variable: Any, **named: Any) -> Any:
+    """Track an object; a deque that is limited has its limit in the model, under a guard."""
+    if isinstance(item, deque) and isinstance(variable, compat.DequeVariable):
+        _limit(item, variable)
+    return inner(self, item, variable, **named)
+
+
+for _name in (methods.TRACK_OBJECT, methods.TRACK_MUTABLE):
+    hooks.around(compat.SideEffects, _name, _PURPOSE, gate=None)(_track)
+
+
+def _limit(item: deque[Any], variable: Any) -> None:
+    containers.limit(variable, item)
+    if variable.source is not None:
+        source = compat.AttrSource(variable.source, "maxlen")
+        compat.install_guard(source.make_guard(compat.GuardBuilder.CONSTANT_MATCH))
+
+
+@hooks.around(compat.SideEffects, methods.WRITE_BACK, _PURPOSE, gate=None)
+def _write_back(inner: Any, self: compat.SideEffects, *arguments: Any, **named: Any) -> Any:
+    """Write the code for new contents; Dynamo has none for deques of a known limit.
+
+    That for dictionaries and sets leaves keys where they were, whatever methods have moved them.
+    """
+    for each in self.id_to_variable.values():
+        model = containers.contents_of(each) or each
+        if not isinstance(model.mutation_type, compat.ValueMutationExisting):
+            continue
+        if isinstance(model, compat.DequeVariable) and containers.is_limited(model):
+            containers.limit(model, deque())
+        elif isinstance(model, (compat.ConstDictVariable, compat.SetVariable)):
+            containers.write_all_back_if_keys_moved(model)
+    return inner(self, *arguments, **named)
+
+
+_NO_COPY: Final = "new contents are not the container"
+
+
+@hooks.around(compat.PyCodegen, methods.ADD_CACHE, _NO_COPY, gate=hooks.of_builder)
+def _add_cache(inner: Any, codegen: compat.PyCodegen, value: Any) -> None:
+    """Have code that comes after that for the new contents of a container load the container.
+
+    Dynamo keeps the one with these contents if the container is a deque or holds itself.
+    """
+    kind = getattr(value, "mutation_type", None)
+    if isinstance(kind, compat.ValueMutationExisting) and value.source is not None:
+        codegen.pop_top()
+    else:
+        inner(codegen, value)
+
+
+@hooks.around(compat.PyCodegen, methods.CALL, _NO_COPY, gate=hooks.of_builder)
+def _write(inner: Any, codegen: compat.PyCodegen, value: Any, allow_cache: bool = True) -> None:
+    """Write code for a value; new contents that lie on the stack are not what comes next."""
+    inner(codegen, value, allow_cache)
+    if not allow_cache:
+        codegen.clear_tos()
+
+
+@handlers.method(compat.DequeVariable, methods.CALL_METHOD, "copies of deques have their limit")
+def _copied(call: Call) -> Answer:
+    """Answer ``queue.copy()``; the copy of Dynamo's model is of any length."""
+    if call.args[:1] not in (("copy",), ("__copy__",)) or call.args[1] or call.args[2]:
+        return PASS
+    return containers.new_deque_like(call.owner, list(call.owner.items))
