@@ -117,23 +117,29 @@ class Slotted:
     __slots__ = ("kept",)
 
 
+class Holder:
+    def __init__(self, *, is_there: bool) -> None:
+        self.slotted = Slotted()
+        if is_there:
+            self.slotted.kept = 1
+
+
 @pytest.mark.parametrize("is_there", [False, True])
 def test_an_attribute_of_slots_is_deleted_once(is_there: bool) -> None:
-    def program(slotted: Slotted, x: Tensor) -> Tensor:
+    def program(holder: Holder, x: Tensor) -> Tensor:
+        y = x + 1
         if x.sum() > 0:
-            del slotted.kept
-        return x + 1
+            del holder.slotted.kept
+        return y
 
     def outcomes(called: Callable[..., Tensor]) -> list[Any]:
-        slotted, found = Slotted(), list[Any]()
-        if is_there:
-            slotted.kept = 1
+        holder, found = Holder(is_there=is_there), list[Any]()
         for sign in (1.0, -1.0, 1.0):
             try:
-                result = called(slotted, torch.full((2,), sign)).tolist()
+                result = called(holder, torch.full((2,), sign)).tolist()
             except AttributeError as error:
                 result = str(error)
-            found.append((result, hasattr(slotted, "kept")))
+            found.append((result, hasattr(holder.slotted, "kept")))
         return found
 
     expected = outcomes(program)
