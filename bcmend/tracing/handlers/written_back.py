@@ -48,9 +48,12 @@ def _write_back(inner: Any, self: compat.SideEffects, *arguments: Any, **named: 
 
     That for dictionaries and sets leaves keys where they were, whatever methods have moved them.
     """
-    for each in self.id_to_variable.values():
-        model = containers.contents_of(each) or each
-        if not isinstance(model.mutation_type, compat.ValueMutationExisting):
+    known = [each for each in self.id_to_variable.values() if each.is_realized()]
+    for model in [containers.contents_of(each) or each for each in known]:
+        # What nothing has looked at is not changed, and not looked at here.
+        if not model.is_realized() or not isinstance(
+            model.mutation_type, compat.ValueMutationExisting
+        ):
             continue
         if isinstance(model, compat.DequeVariable) and containers.is_limited(model):
             containers.limit(model, deque())
