@@ -51,9 +51,8 @@ def _write_back(inner: Any, self: compat.SideEffects, *arguments: Any, **named: 
     known = [each for each in self.id_to_variable.values() if each.is_realized()]
     for model in [containers.contents_of(each) or each for each in known]:
         # What nothing has looked at is not changed, and not looked at here.
-        if not model.is_realized() or not isinstance(
-            model.mutation_type, compat.ValueMutationExisting
-        ):
+        kind = model.mutation_type if model.is_realized() else None
+        if not (isinstance(kind, compat.ValueMutationExisting) and self.is_modified(model)):
             continue
         if isinstance(model, compat.DequeVariable) and containers.is_limited(model):
             containers.limit(model, deque())
