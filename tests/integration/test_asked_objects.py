@@ -169,5 +169,5 @@ def test_what_torch_asks_in_each_trace_is_asked_in_each_trace() -> None:
     torch._dynamo.reset()
     mended = _asked_for_hashes(lambda each: torch.compile(bcmend.patch(each), backend="eager"))
     assert eager == [0, 0, 0]
-    assert stock[0] > 0 and sum(mended) > 0
-    assert mended[1:] <= stock[1:]
+    assert stock[0] > 0
+    assert all(one <= other for one, other in zip(mended[1:], stock[1:], strict=True))
