@@ -18,7 +18,7 @@ GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE != "2.13"
 GENERATORS_ARE_CLOSED: Final = _RELEASE != "2.13"
 #: A queue that was changed and is put elsewhere is there as a copy.
 QUEUES_ARE_COPIED: Final = _RELEASE != "2.15"
-#: Keys that ``-=`` takes from a set, or ``move_to_end`` moves, stay in their places.
+#: Members that ``-=`` takes from a set stay in it.
 KEYS_STAY: Final = _RELEASE != "2.15"
 #: A copy of a queue of limited length has no limit.
 COPIES_HAVE_NO_LIMIT: Final = _RELEASE != "2.15"

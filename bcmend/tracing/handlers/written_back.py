@@ -19,7 +19,6 @@ from bcmend.dynamo.models import containers, methods
 UNTIL: Final = {
     "test_a_copy_of_a_limited_queue_has_no_limit": "2.15",
     "test_what_is_taken_from_a_set_in_place_stays_there": "2.15",
-    "test_a_key_that_is_moved_to_the_end_stays_where_it_was": "2.15",
 }
 _PURPOSE: Final = "the length that a deque from before the call is limited to"
 
