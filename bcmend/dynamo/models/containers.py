@@ -158,10 +158,12 @@ def write_all_back_if_keys_moved(container: Any) -> None:
 
     Dynamo adds what is new otherwise, and leaves what was there in its place.
     """
-    make, known = compat.HashableTracker, vars(container).get("original_items", ())
-    before = [each if isinstance(each, make) else make(each) for each in known]
-    kept = [key for key, _ in zip(container.items, before, strict=False)]
-    if not have_same_keys(before, kept):
+    before = [getattr(each, "vt", each) for each in vars(container).get("original_items", ())]
+    now = [key_model(each) for each in container.items][: len(before)]
+    is_kept = len(now) == len(before) and all(
+        one.unwrap() is other.unwrap() for one, other in zip(now, before, strict=True)
+    )
+    if not is_kept:
         container.should_reconstruct_all = True
 
 
