@@ -127,11 +127,11 @@ def _require_no_overlap(arm: ArmTrace) -> None:
 
 def _region(node: Node, target: torch.Tensor) -> torch.Tensor:
     """Return the part of a tensor that a node writes to, if it is known."""
-    is_a_part = node.target is operator.setitem and isinstance(node.args[0], Node)
-    if not is_a_part or len(node.all_input_nodes) > 2:
+    if node.target is not operator.setitem or node.args[0] is not node.all_input_nodes[0]:
         return target
     index: Any = node.args[1]
-    if any(isinstance(each, (Node, torch.Tensor)) for each in compat.tree_leaves(index)):
+    is_given = any(each not in (node.args[0], node.args[2]) for each in node.all_input_nodes)
+    if is_given or any(isinstance(each, torch.Tensor) for each in compat.tree_leaves(index)):
         return target
     with torch.no_grad():
         part: torch.Tensor = target.detach()[index]
