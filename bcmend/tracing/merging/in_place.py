@@ -131,6 +131,7 @@ def _region(node: Node, target: torch.Tensor) -> torch.Tensor:
         return target
     index: Any = node.args[1]
     is_given = any(each not in (node.args[0], node.args[2]) for each in node.all_input_nodes)
+    is_given |= not all(isinstance(size, int) for size in target.size())
     if is_given or any(isinstance(each, torch.Tensor) for each in compat.tree_leaves(index)):
         return target
     with torch.no_grad():
