@@ -74,15 +74,17 @@ def liveness(graph: Graph) -> Liveness:
 
 def live_before(graph: Graph, liveness: Liveness, instruction: int) -> frozenset[str]:
     """Return the locals that are live just before ``instruction``."""
-    block = graph.block_of[instruction]
-    later = [each for each in liveness.events[block] if each.instruction >= instruction]
-    return _names(_before(later, liveness.live_out[block], liveness.live_in_handler[block]))
+    return _live_from(liveness, graph.block_of[instruction], instruction)
 
 
 def live_after(graph: Graph, liveness: Liveness, instruction: int) -> frozenset[str]:
     """Return the locals that are live just behind ``instruction``, wherever it goes on."""
-    block = graph.block_of[instruction]
-    later = [each for each in liveness.events[block] if each.instruction > instruction]
+    return _live_from(liveness, graph.block_of[instruction], instruction + 1)
+
+
+def _live_from(liveness: Liveness, block: int, first: int) -> frozenset[str]:
+    """Return the locals that are live before what is left of a block from an instruction on."""
+    later = [each for each in liveness.events[block] if each.instruction >= first]
     return _names(_before(later, liveness.live_out[block], liveness.live_in_handler[block]))
 
 

@@ -37,6 +37,15 @@ def constant(value: object) -> compat.VariableTracker:
     return result
 
 
+def with_items(
+    value: compat.TupleVariable, items: list[compat.VariableTracker]
+) -> compat.TupleVariable:
+    """Return a tuple of ``items``; the very one that is given if they are its own."""
+    pairs = zip(items, value.items, strict=True)
+    are_its_own = all(one.unwrap() is other.unwrap() for one, other in pairs)
+    return value if are_its_own else compat.TupleVariable(items)
+
+
 def function_of(tx: compat.Tracer, function: Callable[..., Any]) -> compat.VariableTracker:
     """Return Dynamo's model of a function of bcmend."""
     source = global_of(tx.output, function)

@@ -127,8 +127,10 @@ def key_model(key: Any) -> Any:
 
 def is_same_key(one: Any, other: Any) -> bool:
     """Return whether two keys cannot be told apart; ``1`` and ``True`` are equal alone."""
-    if one is other or one != other or type(one) is int:  # the position of an item
-        return bool(one == other)
+    if not (isinstance(one, compat.HashableTracker) and isinstance(other, compat.HashableTracker)):
+        return constants.are_one(one, other)  # the position of an item, or a name
+    if one is other or one != other:
+        return one is other
     first, second = (key_model(each).realize() for each in (one, other))
     if first is second or type(first) is not type(second):
         return first is second

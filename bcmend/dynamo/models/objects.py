@@ -84,9 +84,9 @@ def is_made_in_the_call(value: Any) -> bool:
 
 def is_slot(value: Any, name: str) -> bool:
     """Return whether an attribute of an object of the program is one that ``__slots__`` name."""
-    kind = getattr(value, "value_type", None)
-    found = None if kind is None else getattr_static(kind, name, None)
-    return isinstance(found, MemberDescriptorType)
+    if not isinstance(value, compat.UserDefinedObjectVariable):
+        return False
+    return isinstance(getattr_static(class_of(value), name, None), MemberDescriptorType)
 
 
 def arguments_of_new(value: Any) -> tuple[compat.VariableTracker, ...]:

@@ -96,8 +96,8 @@ def _check(watches: list[Watch]) -> None:
         falsify(*findings)
 
 
-def is_same(one: Value | None, other: Value) -> bool:
-    """Return whether two models are one, or of tuples of the same; Dynamo makes tuples anew."""
+def compute_the_same(one: Value | None, other: Value) -> bool:
+    """Return whether two values are one, or made by the same operators of the same."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -107,7 +107,9 @@ def is_same(one: Value | None, other: Value) -> bool:
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         return _is_same_node(one.as_proxy().node, other.as_proxy().node)
     if isinstance(one, compat.TupleVariable) and isinstance(other, compat.TupleVariable):
-        return len(one.items) == len(other.items) and all(map(is_same, one.items, other.items))
+        return len(one.items) == len(other.items) and all(
+            map(compute_the_same, one.items, other.items)
+        )
     return False
 
 

@@ -20,7 +20,7 @@ UNTIL: Final = {
     "test_a_copy_of_a_limited_queue_has_no_limit": "2.15",
     "test_what_is_taken_from_a_set_in_place_stays_there": "2.15",
 }
-_PURPOSE: Final = "the length that a deque from before the call is limited to"
+_PURPOSE: Final = "what a container from before the call holds"
 
 
 def _track(inner: Any, self: compat.SideEffects, item: Any, variable: Any, **named: Any) -> Any:

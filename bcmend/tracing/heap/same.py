@@ -20,9 +20,8 @@ def is_same(one: Value | None, other: Value | None) -> bool:
         return type(one) is type(other) and example_of(one) is example_of(other)
     if isinstance(one, compat.SymNodeVariable) and isinstance(other, compat.SymNodeVariable):
         return one.as_proxy().node is other.as_proxy().node
-    if one.mutation_type is not None or other.mutation_type is not None:
-        return False
-    if isinstance(one, compat.SymNodeVariable) or isinstance(other, compat.SymNodeVariable):
-        return False
-    are_constants = one.is_python_constant() and other.is_python_constant()
-    return are_constants and constants.is_same(one, other)
+    for each in (one, other):
+        is_number = isinstance(each, compat.SymNodeVariable)
+        if is_number or each.mutation_type is not None or not each.is_python_constant():
+            return False
+    return constants.is_same(one, other)

@@ -17,7 +17,14 @@ import torch
 from bcmend.dynamo import compat, frames, fx_graph, handlers, hooks, shape_env
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
-from bcmend.dynamo.values import TensorValue, Value, constant, example_of, fake_mode_of
+from bcmend.dynamo.values import (
+    TensorValue,
+    Value,
+    constant,
+    example_of,
+    fake_mode_of,
+    with_items,
+)
 from bcmend.names import RUNS_ITERATION
 from bcmend.tracing.loops.index_sets import IndexSet, index_set
 from bcmend.tracing.loops.open_ranges import LoopIterator
@@ -181,9 +188,7 @@ def _store_at_known_key(
 def _with_numbers(key: Value) -> Value:
     """Return an index with constants in place of tensors that are known to hold a number."""
     if type(key) is compat.TupleVariable:
-        items = [_with_numbers(each.realize()) for each in key.items]
-        is_same = all(one is other for one, other in zip(items, key.items, strict=True))
-        return key if is_same else compat.TupleVariable(items)
+        return with_items(key, [_with_numbers(each.realize()) for each in key.items])
     known = _known_number(key)
     return constant(known) if type(known) is int else key
 

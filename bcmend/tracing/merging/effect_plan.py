@@ -334,14 +334,14 @@ def _difference(variable: Value, before: Any, after: Any) -> tuple[Value, Value]
         same = sum(1 for _ in takewhile(bool, map(is_same, before, after)))
         return constant(same), compat.TupleVariable(list(after)[same:])
     if isinstance(variable, compat.SetVariable):
-        kept = containers.keys_of_both(before, after)
+        kept = dict.fromkeys(containers.keys_of_both(before, after))
         removed = [containers.key_model(key) for key in before if key not in kept]
         added = [containers.key_model(key) for key in after if key not in kept]
         return compat.TupleVariable(removed), compat.TupleVariable(added)
     # From the first key on that has another place, all are removed and added in the new order.
     in_order = containers.keys_of_both(before, after)
     count = sum(1 for _ in takewhile(bool, map(containers.is_same_key, in_order, after)))
-    kept = in_order[:count]
+    kept = dict.fromkeys(in_order[:count])
     removed = [containers.key_model(key) for key in before if key not in kept]
     kept_values = {key for key in kept if is_same(before[key], after[key])}
     changed = (each for each in after.items() if each[0] not in kept_values)

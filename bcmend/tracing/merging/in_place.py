@@ -23,7 +23,6 @@ from bcmend.tracing.deopt import kept_for_backward
 from bcmend.tracing.effects import change_counts, memory_form
 from bcmend.tracing.effects.hazards import Hazards
 from bcmend.tracing.effects.operator_runs import (
-    is_in_place,
     storage_of,
     storages_of,
     target_name,
@@ -64,9 +63,8 @@ def plan_in_place(
     tx: compat.Tracer, arms: tuple[ArmTrace, ArmTrace], hazards: Sequence[Hazards]
 ) -> list[InPlace]:
     """Plan the changes in place of both arms. Raises ``Refusal``."""
-    for arm, found in zip(arms, hazards, strict=True):
-        if found.writes:
-            _require_no_overlap(arm)
+    for arm in arms:
+        _require_no_overlap(arm)
     written = frozenset[int]().union(*(found.writes for found in hazards))
     behind = enter_as_views(tx, arms, written)
     changed = [
@@ -113,7 +111,7 @@ def _require_no_overlap(arm: ArmTrace) -> None:
 
     A graph that has both sides makes it whichever is taken, and a compiled one never refuses it.
     """
-    for node in filter(is_in_place, arm.graph.nodes):
+    for node in filter(_writes, arm.graph.nodes):
         given = [each.meta.get("example_value") for each in node.all_input_nodes]
         tensors = [each for each in given if isinstance(each, torch.Tensor)]
         if not tensors or any(each.layout is not torch.strided for each in tensors):

@@ -17,7 +17,7 @@ from bcmend import meta_keys
 from bcmend.delivery import records
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers, methods
-from bcmend.dynamo.values import Value, constant
+from bcmend.dynamo.values import Value, constant, with_items
 from bcmend.tracing.merging.merge import Join, Merger, is_made_inside
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.output.record_builder import Draft
@@ -280,9 +280,7 @@ class _Appender:
 def _as_recorded(value: Any, site: LiveSite) -> Value:
     """Return a value for a record, which may hold both sides of a branch."""
     if type(value) is compat.TupleVariable:
-        items = [_as_recorded(each, site) for each in value.items]
-        is_same = all(one is other for one, other in zip(items, value.items, strict=True))
-        return value if is_same else compat.TupleVariable(items)
+        return with_items(value, [_as_recorded(each, site) for each in value.items])
     if isinstance(value, Phi):
         return value.as_recorded(site, lambda side: side)
     assert isinstance(value, compat.VariableTracker)

@@ -211,8 +211,7 @@ class Merger:
             return lambda merged: value
         if type(value) in (compat.ListVariable, compat.TupleVariable, compat.SizeVariable):
             rebuilt = _rebuilt(value, self._adopt_all(value.items, then_side))
-            is_older = type(value) is not compat.ListVariable and self._is_older_tuple(value)
-            return (lambda merged: value) if is_older else rebuilt
+            return (lambda merged: value) if self._is_older_tuple(value) else rebuilt
         if value.source is None and values.is_named_tuple(value):
             return _rebuilt(value, self._adopt_all(value.items, then_side))
         if is_made:

@@ -397,7 +397,9 @@ def _stored_later(effects: Any, moment: Moment) -> Iterator[tuple[Value, set[str
     for owner, stored in effects.store_attr_mutations.items():
         before = moment.attributes.get(owner, {})
         later = {
-            name for name, value in stored.items() if not watches.is_same(before.get(name), value)
+            name
+            for name, value in stored.items()
+            if not watches.compute_the_same(before.get(name), value)
         }
         later -= moment.put_back.get(owner, set())
         if later:

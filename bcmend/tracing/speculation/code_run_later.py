@@ -25,12 +25,9 @@ def require_none(effects: compat.SideEffects, scope: int, left: Sequence[Any]) -
         left: what the arm returns and stores.
     """
     snapshots.visit(_require_made, left)
-    for each in effects.id_to_variable.values():
-        if (
-            objects.is_made_in_the_call(each)
-            and getattr(each.mutation_type, "scope", scope) > scope
-            and hasattr(objects.class_of(each), "__del__")
-        ):
+    known: list[Any] = list(filter(objects.is_made_in_the_call, effects.id_to_variable.values()))
+    for each in known:
+        if each.mutation_type.scope > scope and hasattr(objects.class_of(each), "__del__"):
             raise Refusal("arm-effects", "an object that runs code when it dies")
 
 

@@ -14,7 +14,7 @@ import torch
 from bcmend.dynamo import compat
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import Value, constant, example_of
+from bcmend.dynamo.values import Value, constant, example_of, with_items
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
 from bcmend.tracing.substitutes.autograd_leaf import is_plain
@@ -55,10 +55,7 @@ class _Copies:
         if type(value) is compat.ListVariable:
             return self._once(id(value), lambda: self._of_list(value))
         if type(value) is compat.TupleVariable:
-            items = [self.of(item) for item in value.items]
-            pairs = zip(items, value.items, strict=True)
-            is_same = all(one is other.realize() for one, other in pairs)
-            return value if is_same else compat.TupleVariable(items)
+            return with_items(value, [self.of(item) for item in value.items])
         if containers.is_plain_dictionary(value):
             return self._once(id(value), lambda: self._of_dictionary(value))
         if value.is_python_constant() and type(value.as_python_constant()) in _IMMUTABLE:

@@ -9,7 +9,7 @@ import ast
 import enum
 import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -234,11 +234,7 @@ PLACES = (
 PLACES_OF_KEYS = (_a_key, _another_key, _a_new_dictionary, _a_member, _another_member)
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    yield
-    bcmend.unpatch()
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo_begun_anew")
 
 
 def _seen(value: Any) -> Any:
