@@ -32,6 +32,8 @@ SAMPLE: Final = (
     "tests/integration/test_patterns.py::test_what_stays_in_pieces",
     "tests/integration/test_patterns.py::test_what_is_refused_fails_in_one_piece_as_stock_does",
 )
+#: Every run of a part takes the same one, whatever the commit: it goes on behind a file.
+_SALT: Final = "versions:0"
 _CACHES: Final = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
 
 
@@ -40,6 +42,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
     parser.add_argument("paths", nargs="*", metavar="PATH", help="what of the tests to run")
     parser.add_argument("--all", action="store_true", help="run the whole suite, not the sample")
+    parser.add_argument(
+        "--sample",
+        type=int,
+        default=1,
+        metavar="N",
+        help="with --all: one in N of the cases that compile a program, the same in each run",
+    )
     parser.add_argument("--minutes", type=float, default=60.0, help="for all pairs together")
     parser.add_argument("--jobs", type=int, default=1, help="processes of pytest-xdist")
     parser.add_argument(
@@ -64,6 +73,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     if parsed.all and parsed.paths:
         parser.error("either paths or --all")
+    if parsed.sample < 1 or (parsed.sample > 1 and not parsed.all):
+        parser.error("--sample goes with --all, and is 1 or more")
     if parsed.folder.resolve().is_relative_to(ROOT):
         parser.error(f"--folder has to be outside of {ROOT}")
     parsed.paths = parsed.paths or ([] if parsed.all else list(SAMPLE))
@@ -80,7 +91,8 @@ def environments(parsed: argparse.Namespace) -> list[Callable[[], Environment]]:
 def run(environment: Environment, parsed: argparse.Namespace, file: Path, end: float) -> bool:
     """Run what is asked for in an environment, and return whether it has come to its end."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "tests.versions.recording"]
-    options += [] if parsed.paths else ["--sample", "1"]  # paths are run whole without it
+    if not parsed.paths:  # paths are run whole without it
+        options += ["--sample", str(parsed.sample), "--salt", _SALT]
     workers = [f"-n{parsed.jobs}"] if parsed.jobs > 1 else []
     variables = {FILE: str(file.resolve())}
     code = _end(environment, ["pytest", *options, *workers, *parsed.paths], variables, end)
@@ -126,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(table(records)))
     if parsed.write is not None:
         stock = [] if parsed.stock is None else read(parsed.stock).values()
-        parsed.write.write_text(page(records, parsed.paths, stock), encoding="utf-8")
+        parsed.write.write_text(page(records, parsed.paths, stock, parsed.sample), encoding="utf-8")
     return 0 if is_whole and not any(each.outcome == FAILED for each in records) else 1
 
 

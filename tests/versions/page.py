@@ -44,16 +44,22 @@ releases differ.
 _COLUMNS: Final = (PASSED, FAILED, SKIPPED, NOT_RUN)
 
 
-def page(records: Iterable[Record], paths: Sequence[str], stock: Iterable[Record] = ()) -> str:
+def page(
+    records: Iterable[Record],
+    paths: Sequence[str],
+    stock: Iterable[Record] = (),
+    sample: int = 1,
+) -> str:
     """Return the page in Markdown.
 
     Args:
         records: what became of the tests.
         paths: what of the tests was run; all, if it is empty.
         stock: what stock captures of the patterns.
+        sample: of all tests, one in so many of those that compile a program was run.
     """
     found, captured = list(records), list(stock)
-    lines = [_INTRODUCTION, "## Tests", "", _told(paths), "", *table(found)]
+    lines = [_INTRODUCTION, "## Tests", "", _told(paths, sample), "", *table(found)]
     failed = sorted(_failures(found))
     if failed:
         lines += ["", "What fails:", "", *failed]
@@ -62,9 +68,13 @@ def page(records: Iterable[Record], paths: Sequence[str], stock: Iterable[Record
     return "\n".join(lines) + "\n"
 
 
-def _told(paths: Sequence[str]) -> str:
-    if not paths:
+def _told(paths: Sequence[str], sample: int) -> str:
+    if not paths and sample == 1:
         return "All tests but the slow ones:"
+    if not paths:
+        return (
+            f"All tests that compile nothing, and one in {sample} of those that compile a program:"
+        )
     return f"A part of the tests, {', '.join(f'`{each}`' for each in paths)}:"
 
 

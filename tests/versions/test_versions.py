@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -157,6 +158,25 @@ def test_the_table_has_a_row_for_each_pair_the_oldest_first() -> None:
     shown = page(records, ["tests/some"])
     assert "\n".join(table(records)) in shown and "`tests/some`" in shown
     assert "- `one`: 2.13.0 on 3.12\n" in shown and "`two`" not in shown
+    assert "All tests but the slow ones" in page(records, [])
+    assert "one in 5 of those that compile" in page(records, [], sample=5)
+
+
+def test_a_part_of_all_is_the_same_in_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def note(environment: object, words: list[str], *_: object) -> int:
+        ran.append(words)
+        return 0
+
+    monkeypatch.setattr(command, "_end", note)
+    found = environments.given(Path(sys.executable))
+    for arguments in (["--all", "--sample", "5"], ["--all"], ["tests/some"]):
+        assert command.run(found, command.parse(arguments), Path("records"), 0.0)
+    for words, sample in zip(ran, ("5", "1", None), strict=True):
+        given = dict(itertools.pairwise(words))
+        assert given.get("--sample") == sample
+        assert given.get("--salt") == (None if sample is None else "versions:0")
 
 
 def test_the_command_runs_tests_and_writes_the_page(
@@ -184,7 +204,14 @@ def test_what_is_no_environment_is_named(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--folder", str(environments.ROOT / "some")], ["--all", "tests"]], ids=" ".join
+    "arguments",
+    [
+        ["--folder", str(environments.ROOT / "some")],
+        ["--all", "tests"],
+        ["--sample", "5"],
+        ["--all", "--sample", "0"],
+    ],
+    ids=" ".join,
 )
 def test_a_wrong_command_line(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as error:
