@@ -23,7 +23,6 @@ from bcmend import api
 from bcmend.patching.table import TABLE
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reports.outcomes import SiteRecord
-from bcmend.tracing.heap import match
 from bcmend.trials.apart import TriedCall
 from bcmend.trials.calls import Caller, compiled, one_line
 from bcmend.trials.frozen import (
@@ -93,7 +92,6 @@ class Calls:
         codes: the identity of the code that each site is in, by its name; it is the same in copies
             of the process.
         policy: by which something was mended.
-        torn: where a join of the trace has not what a side of it has: the site, and what is so.
     """
 
     shown: tuple[Observed, ...]
@@ -101,7 +99,6 @@ class Calls:
     sites: tuple[SiteRecord, ...]
     codes: Mapping[str, int]
     policy: Policy
-    torn: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +143,14 @@ def started(subject: TriedCall, way: Way, policy: Policy | None = None) -> Start
 def observed(subject: TriedCall, *, way: Way, keeps_all: bool) -> Calls:
     """Return what each of some calls shows, and the sites that were mended."""
     ready = started(subject, way)
-    with match.noting() as noted:
-        found = [ready.call(keeps_all=keeps_all, goes_back=way.trains) for _ in range(way.runs)]
+    found = [ready.call(keeps_all=keeps_all, goes_back=way.trains) for _ in range(way.runs)]
     shown, raised = zip(*found, strict=True)
     sites = api.report(subject.obj).mended if way.is_mended else ()
     known = TABLE.code_of_sites()
     mended = {each.name: known[each.name] for each in sites if each.name in known}
     codes = {name: id(code) for name, (code, _) in mended.items()}
     policy = next((policy for _, policy in mended.values()), DEFAULT)
-    torn = tuple((site, str(each)) for site, each in noted)
-    return Calls(shown, raised, sites, codes, policy, torn)
+    return Calls(shown, raised, sites, codes, policy)
 
 
 def of_one_call(call: Callable[[], Any], arguments: tuple[Any, ...], *, trains: bool) -> Observed:

@@ -48,9 +48,7 @@ def verify(
     Compared are, after each call, what it returns or raises (values, dtypes, shapes, strides), what
     it writes, logs and warns of, what the arguments, the object and the globals that its code names
     hold, gradients, the states of the generators of random numbers, and which of all that are one
-    object or share memory: all but what docs/deviations.md lists. So is, where arms of a branch or
-    turns of a loop are joined, which of the containers and objects that each side leaves are one:
-    also of sides that no call takes. The calls are made as for
+    object or share memory: all but what docs/deviations.md lists. The calls are made as for
     ``explain``, and leave nothing behind.
 
     Args:
@@ -96,9 +94,6 @@ class _Trial:
             stock = self._calls("stock", replace(way, is_mended=False))
             in_stock = _first(expected.shown, stock.shown, way.backend)
             difference = replace(difference, stock=in_stock is not None)
-        elif found.torn:
-            site, how = found.torn[0]
-            difference = Difference(1, "identity", site, "what each side leaves", how, stock=False)
         sides = None
         if takes_all_sides and difference is not None:
             sides = none_of(found.sites, "the calls differ without that")

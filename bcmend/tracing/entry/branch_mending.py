@@ -26,7 +26,7 @@ from bcmend.dynamo.values import Value, example_of, items_in
 from bcmend.tracing.deopt import one_sided, rerun_policy
 from bcmend.tracing.effects import sharing
 from bcmend.tracing.entry import draw_ranges, watched_sides
-from bcmend.tracing.heap import match
+from bcmend.tracing.heap import heap, match
 from bcmend.tracing.loops import while_loops
 from bcmend.tracing.loops.loop_ends import LoopEnd
 from bcmend.tracing.lowering import shared_results
@@ -44,7 +44,7 @@ from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.programs import arm_conditions
 from bcmend.tracing.search import budget, refused_forms, sides
-from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import body_states, nesting_limits, site_table
 from bcmend.tracing.sites.lifted_inputs import SetAside
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
@@ -159,6 +159,14 @@ def _is_given_up(site: LiveSite) -> bool:
     return budget.is_over() and not site.outcome.lowering
 
 
+def _refuse_what_is_told_apart(site: LiveSite, evidence: str) -> None:
+    if evidence in match.HOW:
+        site.refuse("arms-differ", evidence)
+        return
+    leave_together = evidence == shared_results.LEAVE_TOGETHER
+    site.refuse("alias-changed", evidence if leave_together else _CHANGED_LATER)
+
+
 def _may_be_ahead(site: LiveSite, condition: Value) -> bool:
     """Return whether arms are looked at for a condition that may be computed before the graph."""
     return type(condition) is compat.TensorVariable and site.place is None
@@ -169,8 +177,7 @@ def _mend(
 ) -> Value | Arm | None:
     told_apart = site.found(Claim.NEW, form)
     if told_apart is not None:
-        leave_together = told_apart.evidence == shared_results.LEAVE_TOGETHER
-        site.refuse("alias-changed", told_apart.evidence if leave_together else _CHANGED_LATER)
+        _refuse_what_is_told_apart(site, told_apart.evidence)
         return None
     if iterators.hold_an_open_generator(arms[0].arguments, tx.output.side_effects):
         site.refuse("consumes-iterator", "a generator that stands in a block cannot be taken back")
@@ -317,8 +324,8 @@ def _branch(
         if is_of_values and site.key in plain:
             ahead.note_condition(tx, condition, site)
         return None
-    joined = match.compared(tx, outcome, returns=site.form(form).returns)
-    match.require_match(site, joined, then_arm.heap, else_arm.heap)
+    joined = heap.of(tx, outcome, returns=site.form(form).returns)
+    match.require_match(joined, [then_arm.heap, else_arm.heap], Finding(Claim.NEW, site, form))
     return outcome
 
 

@@ -57,13 +57,17 @@ class Heap:
         return self.objects.get(id(_looked_at(value)))
 
 
-def of(tx: compat.Tracer, result: Value, scope: int, *, returns: bool) -> Heap:
+def of(
+    tx: compat.Tracer, result: Value, scope: int | None = None, *, returns: bool = False
+) -> Heap:
     """Return the heap as it is now, with ``result`` among the roots.
 
     Args:
-        scope: that of the trace around the arms; what is of a later one is new.
+        scope: that of the trace around the arms, by default the present one; what is of a later
+            one is new.
         returns: whether the function being traced returns ``result``, so that its variables end.
     """
+    scope = compat.current_scope_id() if scope is None else scope
     heap = Heap({"result": result, **dict(_held(tx, result, returns))})
     left = list(heap.held.values())
     stores = tx.output.side_effects.store_attr_mutations

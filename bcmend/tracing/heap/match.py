@@ -4,23 +4,29 @@ What a branch or a loop leaves has to be, on each side, what that side has left:
 have one object there have one in the joined heap, and two objects there are two. What is from
 before is itself on both sides, unless nothing else holds it: then nobody can tell. Nothing is asked
 of values, nor of what is opaque in one of the two.
+
+Each join and each loop of each trace is asked, whatever has planned it: a fault in a plan costs a
+lowering, and no result.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from bcmend.dynamo import compat
-from bcmend.dynamo.slots import pushed
 from bcmend.dynamo.values import Value
-from bcmend.tracing.heap import heap
 from bcmend.tracing.heap.heap import Heap, Key, Object
 from bcmend.tracing.search import strict
-from bcmend.tracing.sites.site_table import LiveSite
+from bcmend.tracing.search.assumptions import Finding
+from bcmend.tracing.search.falsified import falsify
+
+#: What may be so in a joined heap, and not on a side.
+OLDER: Final = "another object than that from before"
+ONE_FOR_TWO: Final = "one object in place of two"
+TWO_FOR_ONE: Final = "two objects in place of one"
+HOW: Final = (OLDER, ONE_FOR_TWO, TWO_FOR_ONE)
 
 #: How an object is reached: from a root, by the keys of what holds it.
 Path = tuple[Key, ...]
@@ -31,7 +37,7 @@ class Torn:
     """Places of a joined heap that are not as those of a side.
 
     Attributes:
-        how: what is so in the joined heap, and is not on the side.
+        how: one of the above.
         places: where.
     """
 
@@ -42,48 +48,19 @@ class Torn:
         return f"{self.how}: {', '.join('/'.join(map(str, path)) for path in self.places)}"
 
 
-#: Where joins that do not match are noted; none is compared while that is nowhere.
-_NOTED: Final[list[list[tuple[str, Torn]]]] = []
-
-
-@contextmanager
-def noting() -> Iterator[list[tuple[str, Torn]]]:
-    """Have joins be compared in a block; yield those that do not match, by the name of the site."""
-    found: list[tuple[str, Torn]] = []
-    with pushed(_NOTED, found):
-        yield found
-
-
-def compared(
-    tx: compat.Tracer, result: Value, scope: int | None = None, *, returns: bool = False
-) -> Heap | None:
-    """Return the heap as it is now, with ``result`` among the roots; None if none are compared.
-
-    Args:
-        scope: that of the trace around the arms, by default the present one.
-        returns: whether the function being traced returns ``result``.
-    """
-    if not (strict.IS_ON or _NOTED):
-        return None
-    around = compat.current_scope_id() if scope is None else scope
-    return heap.of(tx, result, around, returns=returns)
-
-
-def require_match(site: LiveSite, joined: Heap | None, *sides: Heap | None) -> None:
-    """Require that a joined heap is, on each side, that of the side; nothing if none are compared.
+def require_match(joined: Heap, sides: Sequence[Heap], otherwise: Finding) -> None:
+    """Require that a joined heap is, on each side, that of the side.
 
     Raises:
-        InternalError: it is not, in strict mode and where that is not noted.
+        Falsified: it is not; what the join has assumed is ``otherwise``.
+        InternalError: likewise in strict mode.
     """
-    known = [each for each in sides if each is not None]
-    if joined is None or len(known) < len(sides):
-        return
-    for side in known:
-        found = torn(joined, side, known)
-        if found is not None and not _NOTED:
+    for side in sides:
+        found = torn(joined, side, sides)
+        if found is not None and strict.IS_ON:
             raise strict.InternalError(f"what a join leaves is not what a side leaves: {found}")
         if found is not None:
-            _NOTED[-1].append((site.name, found))
+            falsify(replace(otherwise, evidence=found.how))
 
 
 def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
@@ -104,7 +81,7 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
         if one.has_identity and other.has_identity:
             is_other = one.model is not other.model
             if is_other and (_is_older(one, sides) or _is_seen(other, side)):
-                return Torn("another object than that from before", (path,))
+                return Torn(OLDER, (path,))
             found = pairs.add(one, other, path)
             if found is not None:
                 return found
@@ -138,8 +115,8 @@ class _Pairs:
         """Have two objects be one; return why they cannot be."""
         here, there = id(joined.model), id(side.model)
         for known, key, partner, how in (
-            (self.of_joined, here, there, "one object in place of two"),
-            (self.of_side, there, here, "two objects in place of one"),
+            (self.of_joined, here, there, ONE_FOR_TWO),
+            (self.of_side, there, here, TWO_FOR_ONE),
         ):
             first, before = known.setdefault(key, (partner, path))
             if first != partner:

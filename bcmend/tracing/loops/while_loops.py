@@ -22,7 +22,7 @@ from bcmend.dynamo.slots import pushed
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of
 from bcmend.names import SPLIT
 from bcmend.tracing.gradients import arm_selects
-from bcmend.tracing.heap import match
+from bcmend.tracing.heap import heap, match
 from bcmend.tracing.heap.heap import Heap
 from bcmend.tracing.loops import carried_places, loop_results, open_ranges, turn_effects
 from bcmend.tracing.loops.loop_ends import LoopEnd
@@ -46,7 +46,7 @@ from bcmend.tracing.merging import in_place
 from bcmend.tracing.numbers import predicates, scalars
 from bcmend.tracing.output import record_builder
 from bcmend.tracing.search import refused_forms
-from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import body_states, nesting_limits
 from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
@@ -114,10 +114,10 @@ class _Loop:
         """The position in ``inputs`` of the first one that a place holds."""
         return self.apart.count(len(self.arm.inputs.items))
 
-    def compared(self, values: Sequence[Value]) -> Heap | None:
-        """Return the heap with the live-ins of the jump among ``values``, where it is compared."""
+    def heap_with(self, values: Sequence[Value]) -> Heap:
+        """Return the heap as it is now, with the live-ins of the jump among ``values``."""
         live_ins = compat.TupleVariable(list(values)[: len(self.arm.inputs.items)])
-        return match.compared(self.tx, live_ins, self.scope)
+        return heap.of(self.tx, live_ins, self.scope)
 
     def trace(self, iteration: Callable[[Any], None]) -> ArmTrace | ArmFailure:
         """Trace what ``iteration`` does, given the tracer, as an arm."""
@@ -149,7 +149,7 @@ class _Loop:
                 if iteration.end is None:
                     return ()
                 condition, after = iteration.end
-                turned = self.compared(after.items)
+                turned = self.heap_with(after.items)
                 left = self.apart.of(self.tx, after.items, entering)
                 return condition, compat.TupleVariable(left), turned
         return ()
@@ -350,7 +350,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     more = _more(tx, site, inputs)
     entered: list[Proxy] = []
     outcome: list[tuple[TensorValue, list[TensorValue]]] = []
-    heaps = [loop.compared(loop.arm.inputs.items)]
+    heaps = [loop.heap_with(loop.arm.inputs.items)]
 
     def iteration(tracer: Any) -> None:
         entering = stand_ins(tx, tracer, inputs, carried, entered)
@@ -398,7 +398,8 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     loop_results.watch_carried(tx, site, carried, (loop.inputs, values, inputs))
     live_ins, held = loop.live_ins_and_held(inputs)
     carried_places.write(tx, loop.places, held)
-    match.require_match(site, loop.compared(live_ins), *heaps)
+    finding = Finding(Claim.CARRIED, site)
+    match.require_match(loop.heap_with(live_ins), heaps, finding)
     is_by_range = bool(more) or iterations_left is not None
     behind = compat.TupleVariable(live_ins)
     return LoopEnd(results[0], behind, 1 - loop.staying, is_by_range, site)

@@ -20,7 +20,7 @@ from bcmend.dynamo.models import effect_tables, exceptions, methods, objects
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.effects import change_counts
-from bcmend.tracing.heap import match, roots
+from bcmend.tracing.heap import heap, roots
 from bcmend.tracing.heap.heap import Heap
 from bcmend.tracing.numbers import dead_numbers, filled_masks, float_tensors, scalars
 from bcmend.tracing.search import strict
@@ -129,7 +129,7 @@ class ArmTrace:
     asserted: tuple[Any, ...] = ()  # what torch asserts of numbers of the main trace
     draws: list[Any] = field(default_factory=list)  # of hoist_random.Draw
     states: list[Any] = field(default_factory=list)  # of functional_rng.States
-    heap: Heap | None = None  # as the arm leaves it, where it is compared
+    heap: Heap = field(default_factory=Heap)  # as the arm leaves it
 
     @property
     def left(self) -> list[Any]:
@@ -288,7 +288,7 @@ def trace_arm(
                 _remember_containers(recording, arm.arguments, tx)
                 with iterators.none_left_suspended(tx), unknown_models.none_met():
                     result = arm.call(tx)
-                graph, left_heap = tracer.graph, match.compared(tx, result, scope)
+                graph, left_heap = tracer.graph, heap.of(tx, result, scope)
                 left = _numbers_in((result, arm.arguments, *_left_in(recording, records)), graph)
                 scalars.carry_out(tx, left, float_tensors.as_tensor)
                 dead_numbers.drop_unread(graph)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import bcmend
 from bcmend.dynamo import compat
+from bcmend.tracing.heap import match
 from bcmend.tracing.heap.heap import Heap, Object
 from bcmend.tracing.heap.match import torn
 from bcmend.tracing.merging.merge import Merger
@@ -245,14 +246,22 @@ def test_a_join_that_does_not_keep_them_apart_is_found(
 
 
 @pytest.mark.usefixtures("dynamo_begun_anew")
-def test_verify_tells_of_a_side_that_no_call_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bcmend.verify(_sets, torch.ones(2)).equal
+@pytest.mark.parametrize("program", BRANCHES)
+def test_a_plan_that_does_not_keep_them_apart_gives_no_wrong_result(
+    program: Callable[[Tensor], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strict, "IS_ON", False)
     monkeypatch.setattr(Merger, "torn", lambda merger: frozenset())
-    verdict = bcmend.verify(_sets, torch.ones(2))  # which makes one set, by two names
-    assert verdict.difference is not None and not verdict.equal
-    assert verdict.difference.aspect == "identity" and not verdict.difference.stock
-    assert "_sets" in verdict.difference.where
-    assert "one object in place of two" in verdict.difference.mended
+    torch.testing.assert_close(_calls(program, "eager"), _calls(program, None))
+
+
+@pytest.mark.usefixtures("dynamo_begun_anew")
+def test_a_join_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "IS_ON", False)
+    monkeypatch.setattr(match, "torn", lambda *_: match.Torn(match.ONE_FOR_TWO, ()))
+    torch.testing.assert_close(_calls(_lists, "eager"), _calls(_lists, None))
+    (site,) = bcmend.report(_lists).sites
+    assert (site.refusal, site.detail) == ("arms-differ", match.ONE_FOR_TWO)
 
 
 def _loop(x: Tensor) -> Any:
@@ -274,6 +283,9 @@ def test_a_loop_that_makes_another_of_what_is_held_is_found(
     monkeypatch.setattr(holders, "require_held_once", lambda *_: None)
     with pytest.raises(strict.InternalError, match="another object than that from before"):
         _calls(_loop, "eager")
+    torch.compiler.reset()
+    monkeypatch.setattr(strict, "IS_ON", False)
+    torch.testing.assert_close(_calls(_loop, "eager"), _calls(_loop, None))
 
 
 def test_values_of_dynamo_are_looked_at_behind_what_is_lazy() -> None:
