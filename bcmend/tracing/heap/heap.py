@@ -54,7 +54,7 @@ class Heap:
     counts: Counter[int] = field(default_factory=Counter)
 
     def object_of(self, value: Value) -> Object | None:
-        return self.objects.get(id(_looked_at(value)))
+        return self.objects.get(id(looked_at(value)))
 
 
 def of(
@@ -72,7 +72,7 @@ def of(
     left = list(heap.held.values())
     stores = tx.output.side_effects.store_attr_mutations
     while left:
-        value = _looked_at(left.pop())
+        value = looked_at(left.pop())
         heap.counts[id(value)] += 1
         if id(value) not in heap.objects and (found := _object(value, stores, scope)) is not None:
             heap.objects[id(value)] = found
@@ -86,14 +86,14 @@ def _held(tx: compat.Tracer, result: Value, returns: bool) -> Iterator[tuple[Key
     Such is one of each live-out as well: the one that it is stored to, or was read from.
     """
     own = roots.frames_of_the_function(tx)
-    handed_on = {id(_looked_at(each)): "" for each in items_in(result) or ()}
+    handed_on = {id(looked_at(each)): "" for each in items_in(result) or ()}
     for edge in roots.edges(tx):
         if edge.root is Root.LOCAL and edge.is_of(own):
             if returns or edge.is_of_bcmend or not roots.is_live(edge.owner, edge.key):
                 continue
-            name = handed_on.get(id(_looked_at(edge.value)))
+            name = handed_on.get(id(looked_at(edge.value)))
             if name in ("", edge.key):
-                handed_on[id(_looked_at(edge.value))] = edge.key
+                handed_on[id(looked_at(edge.value))] = edge.key
                 continue
         if edge.root in (Root.LOCAL, Root.OPERAND, Root.BLOCK):
             yield (edge.root, id(edge.owner), edge.key), edge.value
@@ -101,7 +101,7 @@ def _held(tx: compat.Tracer, result: Value, returns: bool) -> Iterator[tuple[Key
             yield (edge.root, id(edge.value)), edge.value
 
 
-def _looked_at(value: Value) -> Value:
+def looked_at(value: Value) -> Value:
     """Return the model behind a lazy one that something has looked at."""
     return value.realize() if value.is_realized() else value
 

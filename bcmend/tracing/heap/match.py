@@ -2,8 +2,8 @@
 
 What a branch or a loop leaves has to be, on each side, what that side has left: two places that
 have one object there have one in the joined heap, and two objects there are two. What is from
-before is itself on both sides, unless nothing else holds it: then nobody can tell. Nothing is asked
-of values, nor of what is opaque in one of the two.
+before is itself on both sides, unless nothing else holds it: then nobody can tell. What is opaque is
+equal to itself alone. Nothing is asked of values.
 
 Each join and each loop of each trace is asked, whatever has planned it: a fault in a plan costs a
 lowering, and no result.
@@ -16,17 +16,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value
-from bcmend.tracing.heap.heap import Heap, Key, Object
+from bcmend.tracing.heap.heap import Heap, Key, Object, looked_at
 from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Finding
 from bcmend.tracing.search.falsified import falsify
+from bcmend.tracing.sites.phi import Phi
 
 #: What may be so in a joined heap, and not on a side.
 OLDER: Final = "another object than that from before"
 ONE_FOR_TWO: Final = "one object in place of two"
 TWO_FOR_ONE: Final = "two objects in place of one"
-HOW: Final = (OLDER, ONE_FOR_TWO, TWO_FOR_ONE)
+UNKNOWN: Final = "another object of a kind that is not looked into"
+HOW: Final = (OLDER, ONE_FOR_TWO, TWO_FOR_ONE, UNKNOWN)
 
 #: How an object is reached: from a root, by the keys of what holds it.
 Path = tuple[Key, ...]
@@ -74,6 +77,8 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
         path, here, there = left.popleft()
         one, other = joined.object_of(here), side.object_of(there)
         if one is None or other is None or type(one.model) is not type(other.model):
+            if _is_another_of_unknown_kind(joined, here, side, there):
+                return Torn(UNKNOWN, (path,))
             continue
         if (id(one.model), id(other.model)) in seen:
             continue
@@ -91,6 +96,18 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
             if key in other.fields
         )
     return None
+
+
+def _is_another_of_unknown_kind(joined: Heap, here: Value, side: Heap, there: Value) -> bool:
+    here, there = looked_at(here), looked_at(there)
+    return here is not there and _is_opaque(joined, here) and _is_opaque(side, there)
+
+
+def _is_opaque(known: Heap, value: Value) -> bool:
+    """Return whether a value is an object that can be changed, and nothing is known of its kind."""
+    if not value.is_realized() or isinstance(value, (Phi, compat.TensorVariable)):
+        return False
+    return value.mutation_type is not None and known.object_of(value) is None
 
 
 def _is_seen(older: Object, side: Heap) -> bool:

@@ -186,11 +186,11 @@ class _Recording(_SideEffects):
             self._remembered[id(item)] = snapshots.remember(item)
         return True
 
-    def store_attr(self, item: Value, name: str, value: Value, *more: Any) -> None:
+    def store_attr(self, item: Value, name: str, value: Value, *more: Any, **named: Any) -> None:
         if isinstance(value, compat.DeletedVariable) and objects.is_slot(item, name):
             # Dynamo deletes one that is not there as well, and says nothing.
             raise Refusal("arm-effects", f"{name}, which __slots__ name, is deleted")
-        super().store_attr(item, name, value, *more)
+        super().store_attr(item, name, value, *more, **named)
 
     @methods.implements(methods.TRACK_OBJECT, methods.TRACK_MUTABLE)
     def _track(self, item: Any, variable: Value, *more: Any, **named: Any) -> Any:

@@ -39,6 +39,19 @@ def _heap(held: dict[str, Any], **objects: tuple[Any, bool, dict[Any, Any]]) -> 
     return heap
 
 
+class _Opaque(_Model):
+    """Stands for a model of a kind that has no row."""
+
+    mutation_type: Any = object()
+
+    def is_realized(self) -> bool:
+        return True
+
+    def realize(self) -> Any:
+        return self
+
+
+opaque: Any = _Opaque()
 a: Any = _Model()
 b: Any = _Model()
 c: Any = _Model()
@@ -101,6 +114,13 @@ d: Any = _Model()
             _heap({"x": c}, c=(c, NEW, {})),
             None,
             id="what one side alone has",
+        ),
+        pytest.param(_heap({"x": opaque}), _heap({"x": opaque}), None, id="opaque, and itself"),
+        pytest.param(
+            _heap({"x": opaque}), _heap({"x": _Opaque()}), match.UNKNOWN, id="another opaque one"
+        ),
+        pytest.param(
+            _heap({"x": a}, a=(a, NEW, {})), _heap({"x": _Opaque()}), None, id="of another kind"
         ),
     ],
 )
