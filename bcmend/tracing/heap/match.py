@@ -2,8 +2,8 @@
 
 What a branch or a loop leaves has to be, on each side, what that side has left: two places that
 have one object there have one in the joined heap, and two objects there are two. What is from
-before is itself on both sides, unless nothing else holds it: then nobody can tell. What is opaque is
-equal to itself alone. Nothing is asked of values.
+before is itself on both sides, unless nothing else holds it: then nobody can tell. What is opaque
+is equal to itself alone. Nothing is asked of values.
 
 Each join and each loop of each trace is asked, whatever has planned it: a fault in a plan costs a
 lowering, and no result.
