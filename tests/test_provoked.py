@@ -138,10 +138,10 @@ def _one_exit(x: Tensor) -> Tensor:
     return _exits(x, (1.5,))
 
 
-def _run_on_a_slow_processor(program: Program) -> object:
-    """Make a call while each look at the clock takes as long as half of the time there is."""
+def _run_with_long_steps(program: Program) -> object:
+    """Make a call while each look at the meter takes half of the steps that there are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget, "now", itertools.count(step=3.0).__next__)
+        patch.setattr(budget, "now", itertools.count(step=budget.BRANCHES // 2).__next__)
         return ON_X(program)
 
 
@@ -448,7 +448,7 @@ PROVOCATIONS = (
     Provocation("return-in-try", _returning_in_a_handler, _returning_after_the_handler),
     Provocation("consumes-iterator", _generator_in_a_block, _list_of_its_items, run=ON_X),
     Provocation("too-deep", _thirty_exits, _five_exits, run=ON_X),
-    Provocation("search-too-long", _twelve_exits, _one_exit, run=_run_on_a_slow_processor),
+    Provocation("search-too-long", _twelve_exits, _one_exit, run=_run_with_long_steps),
     Provocation("arms-differ", _leaf_or_new, _new_on_both_sides, run=_compiled(X, grad=True)),
     Provocation(
         "arm-effects", _writing_in_an_arm, _writing_after_the_arms, run=_compiled(X, X, grad=True)

@@ -83,7 +83,7 @@ from torch._dynamo.exc import (
 from torch._dynamo.external_utils import wrap_inline
 from torch._dynamo.guards import DeletedGuardManagerWrapper, GuardBuilder, install_guard
 from torch._dynamo.mutation_guard import unpatched_nn_module_init
-from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.output_graph import OutputGraph, SubgraphTracer
 from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._dynamo.side_effects import SideEffects
 from torch._dynamo.source import (
@@ -360,7 +360,8 @@ where a value of the trace comes from: AttrSource ChainedSource DictGetItemSourc
     GlobalSource LocalSource RandomValueSource Source SyntheticLocalSource
     UnspecializedParamBufferSource
 guards on what a trace relies on: Guard GuardBuilder GuardBuilderBase install_guard
-what is being traced: InstructionTranslatorBase OutputGraph TracingContext translator_tls
+what is being traced: InstructionTranslatorBase OutputGraph SubgraphTracer TracingContext
+    translator_tls
 write the code around a compiled graph: PyCodegen create_build_tuple create_call_function
     create_instruction create_jump_absolute
 how a trace ends early: RestartAnalysis SkipFrame UnspecializeRestartAnalysis

@@ -42,7 +42,7 @@ _SECONDS: Final = 120.0
 #: How often a jump of a loop is told in a frame, beyond twice as often as the inputs come to it.
 _BEYOND: Final = 8
 #: How many times as long the search for lowerings may take: a program that asks is larger.
-_PATIENCE: Final = 4.0
+_PATIENCE: Final = 4
 _NO_TIME: Final = "the time was over"
 
 

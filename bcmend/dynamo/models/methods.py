@@ -187,6 +187,8 @@ FORMAT_VALUE: Final = "_format_value"
 HAS_BACKWARD_JUMP: Final = "maybe_has_backedge"
 LOG_GRAPH_BREAK: Final = "log_graph_break"
 RUN: Final = "run"
+STEP: Final = "step"
+CREATE_NODE: Final = "create_node"
 
 # Methods of the graph being traced, of the side effects and of the shape environment.
 

@@ -22,6 +22,8 @@ Function = Callable[..., Any]
     "OutputGraph.compile_subgraph",
     "OutputGraph.call_user_compiler",
     "OutputGraph.install_global_unsafe",
+    "InstructionTranslatorBase.step",
+    "SubgraphTracer.create_node",
     "convert_frame.trace_frame",
     "convert_frame.compile_frame",
     "operators[bcmend_data_dependent]",

@@ -1,11 +1,12 @@
 """How long the search for lowerings may take in one call of a program.
 
-There are two limits, in seconds of this thread's processor, without what Python collects meanwhile:
-that takes seconds in a process with many objects, whatever is being traced.
+There are two limits, in steps: an instruction that Dynamo traces is one, an operation that it
+writes into a graph some more. They are the same on each machine and beside any other work, so that
+what is one graph here is one there. 50,000 take some four seconds of a processor of 2023.
 
 - *Of branches.* A branch, with all that is inside its arms, may have no lowering; the more is
   inside, the longer it takes to find that out, in one trace (arms double, a loop is traced turn by
-  turn) and in one trace after the other. What is counted is the time in branches that end without
+  turn) and in one trace after the other. What is counted are the steps in branches that end without
   a lowering. A first path through the arms is what torch has to trace anyway; the limit grows with
   it. Where it is reached the branches being mended are withdrawn, and the next limit of the same
   call is a fourth of it, so that all of them together end as well.
@@ -15,42 +16,48 @@ that takes seconds in a process with many objects, whatever is being traced.
   a lowering: that is traced again in any case. From half of it on a branch that numbers
   decide has them in front of the graph, where they can be had there. Where it is reached nothing is
   mended any more in this call but what was: code is not rewritten further, and a branch that has no
-  lowering yet is refused, as is one in a trace that spends a fourth of all that time on branches.
+  lowering yet is refused, as is one in a trace that spends a fourth of all that on branches.
   What needs few traces is still tried for as long again: numbers, and conditions of branches,
   in front of the graph.
 """
 
 from __future__ import annotations
 
-import gc
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType
-from typing import Final
+from typing import Any, Final
 
 from bcmend.bytecode.names_used import origin_of
+from bcmend.dynamo import compat, hooks
+from bcmend.dynamo.models import methods
 from bcmend.tracing.search import epochs
 
-#: Seconds for any call in branches without a lowering. In ``corpus/models`` and
-#: ``corpus/patterns`` the longest branch takes 1.6. At ``nesting_limits.ARMS`` small arms it is 5.
-SECONDS: Final = 6.0
+#: Steps that an operation of a graph counts for: what it does to tensors is found out by doing it.
+OPERATION: Final = 20
+
+#: Steps for any call in branches without a lowering. In ``corpus/models`` and
+#: ``corpus/patterns`` the longest branch takes a fourth.
+BRANCHES: Final = 75_000
+
+#: The least limit of branches.
+LEAST: Final = 12_500
 
 #: How often the first path may be gone through in addition.
-PATHS: Final = 3.0
+PATHS: Final = 3
 
-#: Seconds for any call in traces made in vain. In ``corpus/models`` and ``corpus/patterns`` all of
-#: a call take 0.3 together.
-SEARCH_SECONDS: Final = 4.0
+#: Steps for any call in traces made in vain. In ``corpus/models`` and ``corpus/patterns`` all of
+#: a call take a tenth together.
+SEARCH: Final = 50_000
 
 #: How many traces may be made in vain in addition.
-TRACES: Final = 4.0
+TRACES: Final = 4
 
 #: How often the branches of a trace that got a lowering may be traced in vain in addition, and how
-#: many seconds of them count.
-MENDED_TRACES: Final = 2.0
-MENDED_SECONDS: Final = 6.0
+#: many steps of them count.
+MENDED_TRACES: Final = 2
+MENDED: Final = 75_000
 
 #: So many traces in vain are much, however short they were.
 MANY: Final = 6
@@ -61,14 +68,14 @@ _SHARE: Final = 0.25
 _HALF: Final = 0.5
 
 #: How much longer is tried what needs no more than a few traces.
-_GRACE: Final = 2.0
+_GRACE: Final = 2
 
 
 class _Spent(threading.local):
     """What this thread has spent in its outermost call.
 
     Attributes:
-        seconds: in branches that ended without a lowering.
+        unmended: in branches that ended without a lowering.
         path: the longest first path.
         limits: how many limits of branches were reached.
         is_in_call: whether there is such a call.
@@ -83,17 +90,17 @@ class _Spent(threading.local):
         is_over: whether the limit of the search was reached.
     """
 
-    seconds: float = 0.0
-    path: float = 0.0
+    unmended: int = 0
+    path: int = 0
     limits: int = 0
     is_in_call: bool = False
     place: object = None
-    began: float = 0.0
-    beside: float = 0.0
-    lowered: float = 0.0
-    plain: float = 0.0
-    mended: float = 0.0
-    in_vain: float = 0.0
+    began: int = 0
+    beside: int = 0
+    lowered: int = 0
+    plain: int = 0
+    mended: int = 0
+    in_vain: int = 0
     traces: int = 0
     is_over: bool = False
 
@@ -116,9 +123,9 @@ def end_call(*, is_clean: bool = False) -> None:
 
 
 def _forget() -> None:
-    _SPENT.seconds, _SPENT.path, _SPENT.limits = 0.0, 0.0, 0
-    _SPENT.plain, _SPENT.lowered, _SPENT.mended = 0.0, 0.0, 0.0
-    _SPENT.in_vain, _SPENT.traces, _SPENT.is_over = 0.0, 0, False
+    _SPENT.unmended, _SPENT.path, _SPENT.limits = 0, 0, 0
+    _SPENT.plain, _SPENT.lowered, _SPENT.mended = 0, 0, 0
+    _SPENT.in_vain, _SPENT.traces, _SPENT.is_over = 0, 0, False
 
 
 def begin_trace(code: CodeType) -> None:
@@ -128,104 +135,87 @@ def begin_trace(code: CodeType) -> None:
         _SPENT.place = origin_of(code)
 
 
-def now() -> float:
-    """Return the seconds of this thread's processor, without collections during traces."""
-    return (time.thread_time() - _CLOCK.seconds) / _CLOCK.patience
-
-
-@contextmanager
-def patience(factor: float) -> Iterator[None]:
-    """Have all limits be so many times as long in a block."""
-    before, _CLOCK.patience = _CLOCK.patience, factor
-    try:
-        yield
-    finally:
-        _CLOCK.patience = before
-
-
-#: The generation of objects that takes seconds to go through.
-_OLDEST: Final = 2
-
-
-class _Clock(threading.local):
-    """How this thread measures.
+class _Meter(threading.local):
+    """What this thread has done.
 
     Attributes:
-        seconds: how long collections of all objects took during traces.
-        began: when the present one began.
-        patience: how many seconds count as one.
+        steps: how many steps of traces.
+        patience: how many of them count as one.
     """
 
-    seconds: float = 0.0
-    began: float = 0.0
-    patience: float = 1.0
+    steps: int = 0
+    patience: int = 1
 
 
-_CLOCK: Final = _Clock()
+_METER: Final = _Meter()
 
 
-def _note_collection(phase: str, info: Mapping[str, int]) -> None:
-    if info["generation"] < _OLDEST:
-        return  # quick, and so frequent that looking at the clock would take longer
-    if phase == "start":
-        _CLOCK.began = time.thread_time()
-    elif _CLOCK.began:
-        _CLOCK.seconds += time.thread_time() - _CLOCK.began
-        _CLOCK.began = 0.0
+def now() -> int:
+    """Return how many steps this thread has made."""
+    return _METER.steps // _METER.patience
 
 
 @contextmanager
-def _noting_collections() -> Iterator[None]:
-    """Note collections in a block, unless they are already."""
-    if _note_collection in gc.callbacks:
-        yield
-        return
-    gc.callbacks.append(_note_collection)
+def patience(factor: int) -> Iterator[None]:
+    """Have all limits be so many times as long in a block."""
+    before, _METER.patience = _METER.patience, factor
     try:
         yield
     finally:
-        gc.callbacks.remove(_note_collection)
+        _METER.patience = before
+
+
+@hooks.around(compat.InstructionTranslatorBase, methods.STEP, "count instructions", gate=None)
+def _step(step: Any, *arguments: Any) -> Any:
+    _METER.steps += 1
+    return step(*arguments)
+
+
+@hooks.around(compat.SubgraphTracer, methods.CREATE_NODE, "count operations", gate=None)
+def _create_node(create: Any, *arguments: Any, **named: Any) -> Any:
+    _METER.steps += OPERATION
+    return create(*arguments, **named)
 
 
 # Branches
 
 
-def note_path(seconds: float) -> None:
+def note_path(steps: int) -> None:
     """Note how long a first path through the arms of a branch took."""
-    _SPENT.path = max(_SPENT.path, seconds)
+    _SPENT.path = max(_SPENT.path, steps)
 
 
-def spend(seconds: float) -> None:
+def spend(steps: int) -> None:
     """Note that a branch ended without a lowering after so long."""
-    _SPENT.seconds += seconds
+    _SPENT.unmended += steps
 
 
-def limit() -> float:
-    """Return how many seconds branches may spend now: at least one."""
-    return float(max(1.0, (SECONDS + PATHS * _SPENT.path) / 4**_SPENT.limits))
+def limit() -> int:
+    """Return how many steps branches may spend now."""
+    return max(LEAST, (BRANCHES + PATHS * _SPENT.path) >> 2 * _SPENT.limits)
 
 
-def is_exceeded(seconds: float, path: float = 0.0, *, is_unrolled: bool = False) -> bool:
+def is_exceeded(steps: int, path: int = 0, *, is_unrolled: bool = False) -> bool:
     """Return whether a branch that is being traced for so long has exceeded a limit.
 
     The limit of the search holds for it if a loop is unrolled in it (``is_unrolled``), which may
     have no end, or if much was spent in vain before. ``path`` is how long its first path took.
     """
-    if _SPENT.seconds + seconds > limit():
+    if _SPENT.unmended + steps > limit():
         return True
-    of_search, beside = search_limit(), _SPENT.beside + _beside_paths(seconds, path)
+    of_search, beside = search_limit(), _SPENT.beside + _beside_paths(steps, path)
     is_due = is_unrolled or _SPENT.in_vain > _HALF * of_search
     return is_due and beside > _SHARE * of_search and _SPENT.in_vain + beside > of_search
 
 
-def spent(seconds: float) -> float:
-    """Return how many seconds were spent, a branch that is being traced for so long included."""
-    return max(_SPENT.seconds, _SPENT.in_vain) + seconds
+def spent(steps: int) -> int:
+    """Return how many steps were spent, a branch that is being traced for so long included."""
+    return max(_SPENT.unmended, _SPENT.in_vain) + steps
 
 
 def begin_anew() -> None:
     """Note that a limit was reached and what was at fault withdrawn: the next one counts anew."""
-    _SPENT.seconds = 0.0
+    _SPENT.unmended = 0
     _SPENT.limits += 1
 
 
@@ -238,25 +228,24 @@ def tracing(code: CodeType) -> Iterator[None]:
     epochs.end()
     begin_trace(code)
     began = _SPENT.began = now()
-    _SPENT.beside = _SPENT.lowered = 0.0
+    _SPENT.beside = _SPENT.lowered = 0
     try:
-        with _noting_collections():
-            yield
+        yield
     finally:
         _SPENT.plain = max(_SPENT.plain, now() - began - _SPENT.beside)
-        _SPENT.mended = max(_SPENT.mended, min(_SPENT.lowered, MENDED_SECONDS))
+        _SPENT.mended = max(_SPENT.mended, min(_SPENT.lowered, MENDED))
 
 
-def note_branch(seconds: float, path: float, *, is_mended: bool = False) -> None:
+def note_branch(steps: int, path: int, *, is_mended: bool = False) -> None:
     """Note how long an outermost branch and its first path took, whatever came of it."""
-    beside = _beside_paths(seconds, path)
+    beside = _beside_paths(steps, path)
     _SPENT.beside += beside
     if is_mended:
         _SPENT.lowered += beside
 
 
-def _beside_paths(seconds: float, path: float) -> float:
-    return max(0.0, seconds - PATHS * path)
+def _beside_paths(steps: int, path: int) -> int:
+    return max(0, steps - PATHS * path)
 
 
 def note_in_vain() -> None:
@@ -267,10 +256,10 @@ def note_in_vain() -> None:
     _SPENT.began = end
 
 
-def search_limit() -> float:
-    """Return how many seconds may be spent in traces made in vain."""
-    mended = max(_SPENT.mended, min(_SPENT.lowered, MENDED_SECONDS))
-    return SEARCH_SECONDS + TRACES * _SPENT.plain + MENDED_TRACES * mended
+def search_limit() -> int:
+    """Return how many steps may be spent in traces made in vain."""
+    mended: int = max(_SPENT.mended, min(_SPENT.lowered, MENDED))
+    return SEARCH + TRACES * _SPENT.plain + MENDED_TRACES * mended
 
 
 def is_over() -> bool:
@@ -296,4 +285,4 @@ def is_long_over() -> bool:
 
 def over() -> str:
     """Return in one line how long a search took that is over."""
-    return f"{_SPENT.in_vain:.0f} seconds of tracing were in vain before"
+    return f"{_SPENT.in_vain:,} steps of tracing were in vain before"

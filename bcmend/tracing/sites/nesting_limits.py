@@ -103,7 +103,7 @@ class _Chain:
     """The branches being mended, outermost first, and the form in which each is tried.
 
     ``arms`` counts the arms that were traced for the first, ``open_arms`` those being traced.
-    ``began``: when the first began, in seconds of the processor; ``is_past_first_path``: an arm was
+    ``began``: when the first began, in steps; ``is_past_first_path``: an arm was
     traced to its end since, or a branch has come inside itself, as where a loop is unrolled;
     ``path``: how long that took.
     """
@@ -112,9 +112,9 @@ class _Chain:
     forms: list[int] = field(default_factory=list)
     arms: int = 0
     open_arms: int = 0
-    began: float = 0.0
+    began: int = 0
     is_past_first_path: bool = False
-    path: float = 0.0
+    path: int = 0
 
     @property
     def is_unrolled(self) -> bool:
@@ -145,11 +145,11 @@ class _Chain:
 
     def end(self, *, is_mended: bool) -> None:
         """End with the outermost branch, with or without a lowering."""
-        seconds = budget.now() - self.began
-        path = self.path if self.is_past_first_path else seconds
-        budget.note_branch(seconds, path, is_mended=is_mended)
+        steps = budget.now() - self.began
+        path = self.path if self.is_past_first_path else steps
+        budget.note_branch(steps, path, is_mended=is_mended)
         if not is_mended:
-            budget.spend(seconds)
+            budget.spend(steps)
 
 
 _CHAIN: Final = Slot(_Chain, rolls_back=False)
@@ -253,10 +253,10 @@ def require_time(tx: compat.Tracer) -> None:
     chain = _CHAIN.of(tx.output)
     if not (chain.sites and chain.is_past_first_path):
         return
-    seconds = budget.now() - chain.began
-    if budget.is_exceeded(seconds, chain.path, is_unrolled=chain.is_unrolled):
-        spent = budget.spent(seconds)
-        raise TooLong(f"no lowering was found in {spent:.0f} seconds of tracing")
+    steps = budget.now() - chain.began
+    if budget.is_exceeded(steps, chain.path, is_unrolled=chain.is_unrolled):
+        spent = budget.spent(steps)
+        raise TooLong(f"no lowering was found in {spent:,} steps of tracing")
 
 
 #: Why a loop was unrolled.

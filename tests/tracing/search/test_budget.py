@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
-import time
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -23,17 +22,17 @@ from bcmend.tracing.sites.site_table import LiveSite
 CODE = (lambda: None).__code__
 
 
-class _Clock:
+class _Meter:
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.steps = 0
 
-    def __call__(self) -> float:
-        return self.seconds
+    def __call__(self) -> int:
+        return self.steps
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Clock]:
-    found = _Clock()
+def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Meter]:
+    found = _Meter()
     monkeypatch.setattr(budget, "now", found)
     budget.begin_call()
     yield found
@@ -49,64 +48,64 @@ def _site(name: str) -> LiveSite:
     return LiveSite(name, "branch", CODE)
 
 
-def _arm(tx: Any, clock: _Clock, seconds: float) -> None:
+def _arm(tx: Any, meter: _Meter, steps: int) -> None:
     with nesting_limits.in_one_more_arm(tx):
-        clock.seconds += seconds
+        meter.steps += steps
 
 
-def test_all_branches_of_a_chain_that_takes_too_long_are_withdrawn(clock: _Clock) -> None:
+def test_all_branches_of_a_chain_that_takes_too_long_are_withdrawn(meter: _Meter) -> None:
     tx, outer, inner = _tracer(), _site("tests.outer"), _site("tests.inner")
     with pytest.raises(Falsified), nesting_limits.mending(tx, outer):
         with nesting_limits.mending(tx, inner):
-            _arm(tx, clock, 1.0)
-            _arm(tx, clock, budget.SECONDS + budget.PATHS)
+            _arm(tx, meter, 1)
+            _arm(tx, meter, budget.BRANCHES + budget.PATHS)
             nesting_limits.require_time(tx)
     assert outer.withdrawn == inner.withdrawn == "search-too-long"
     assert not outer.holds(Claim.MENDED)
 
 
-def test_a_first_path_takes_as_long_as_it_takes(clock: _Clock) -> None:
+def test_a_first_path_takes_as_long_as_it_takes(meter: _Meter) -> None:
     tx, site = _tracer(), _site("tests.long")
     with nesting_limits.mending(tx, site):
         with nesting_limits.in_one_more_arm(tx):
-            clock.seconds += 1000 * budget.SECONDS
+            meter.steps += 1000 * budget.BRANCHES
             nesting_limits.require_time(tx)
-        _arm(tx, clock, 1000 * budget.SECONDS)
+        _arm(tx, meter, 1000 * budget.BRANCHES)
     assert site.active
 
 
-def test_the_turns_of_a_loop_are_no_first_path(clock: _Clock) -> None:
+def test_the_turns_of_a_loop_are_no_first_path(meter: _Meter) -> None:
     tx, site = _tracer(), _site("tests.loop")
     with pytest.raises(Falsified), nesting_limits.mending(tx, site):
-        clock.seconds += 1
+        meter.steps += 1
         with nesting_limits.mending(tx, site):
-            clock.seconds += budget.SECONDS + budget.PATHS
+            meter.steps += budget.BRANCHES + budget.PATHS
             nesting_limits.require_time(tx)
     assert site.withdrawn == "search-too-long"
 
 
-def test_what_is_mended_costs_the_search_nothing(clock: _Clock) -> None:
+def test_what_is_mended_costs_the_search_nothing(meter: _Meter) -> None:
     tx = _tracer()
     for number in range(100):
         with nesting_limits.mending(tx, _site(f"tests.{number}")):
-            _arm(tx, clock, 0.0)
-            _arm(tx, clock, budget.SECONDS / 2)
-    assert not budget.is_exceeded(budget.SECONDS)
+            _arm(tx, meter, 0)
+            _arm(tx, meter, budget.BRANCHES // 2)
+    assert not budget.is_exceeded(budget.BRANCHES)
 
 
-def test_traces_that_are_given_up_add_up_for_the_length_of_a_call(clock: _Clock) -> None:
+def test_traces_that_are_given_up_add_up_for_the_length_of_a_call(meter: _Meter) -> None:
     tx, site = _tracer(), _site("tests.anew")
     for _ in range(2):
         with pytest.raises(ValueError), nesting_limits.mending(tx, site):
-            _arm(tx, clock, 0.0)
-            clock.seconds += budget.SECONDS * 0.4
+            _arm(tx, meter, 0)
+            meter.steps += int(budget.BRANCHES * 0.4)
             raise ValueError
-    assert budget.is_exceeded(budget.SECONDS * 0.4)
+    assert budget.is_exceeded(int(budget.BRANCHES * 0.4))
     budget.begin_call()
-    assert not budget.is_exceeded(budget.SECONDS * 0.4)
+    assert not budget.is_exceeded(int(budget.BRANCHES * 0.4))
 
 
-def test_outside_of_a_call_each_code_has_its_own_limit(clock: _Clock) -> None:
+def test_outside_of_a_call_each_code_has_its_own_limit(meter: _Meter) -> None:
     tx = _tracer()
     for is_in_call in (True, False):
         budget.begin_call()
@@ -114,96 +113,96 @@ def test_outside_of_a_call_each_code_has_its_own_limit(clock: _Clock) -> None:
             budget.end_call()
             budget.begin_trace(CODE)
         with pytest.raises(ValueError), nesting_limits.mending(tx, _site("tests.first")):
-            clock.seconds += budget.SECONDS * 0.8
+            meter.steps += int(budget.BRANCHES * 0.8)
             raise ValueError
         budget.begin_trace(CODE)
-        assert budget.is_exceeded(budget.SECONDS * 0.8)
+        assert budget.is_exceeded(int(budget.BRANCHES * 0.8))
         budget.begin_trace(_tracer.__code__)
-        assert budget.is_exceeded(budget.SECONDS * 0.8) is is_in_call
+        assert budget.is_exceeded(int(budget.BRANCHES * 0.8)) is is_in_call
 
 
-def test_later_limits_of_a_call_are_shorter_but_not_nothing(clock: _Clock) -> None:
+def test_later_limits_of_a_call_are_shorter_but_not_nothing(meter: _Meter) -> None:
     limits = []
     for _ in range(6):
         limits.append(budget.limit())
         budget.begin_anew()
     assert limits == sorted(limits, reverse=True)
-    assert limits[1] < limits[0] and limits[-1] == 1.0
+    assert limits[1] < limits[0] and limits[-1] == budget.LEAST
 
 
-def _in_vain(clock: _Clock, seconds: float) -> None:
+def _in_vain(meter: _Meter, steps: int) -> None:
     with budget.tracing(CODE):
-        clock.seconds += seconds
+        meter.steps += steps
         budget.note_in_vain()
 
 
-def _in_branches_in_vain(tx: Any, clock: _Clock, site: LiveSite, seconds: float) -> None:
+def _in_branches_in_vain(tx: Any, meter: _Meter, site: LiveSite, steps: int) -> None:
     """Make a trace that does nothing but branch, without a lowering, and is made in vain."""
     with budget.tracing(CODE):
         with nesting_limits.mending(tx, site):
-            _arm(tx, clock, 0.0)
-            clock.seconds += seconds
+            _arm(tx, meter, 0)
+            meter.steps += steps
             site.refuse("arms-differ")
         budget.note_in_vain()
 
 
-def test_traces_made_in_vain_add_up_to_a_search_that_is_over(clock: _Clock) -> None:
+def test_traces_made_in_vain_add_up_to_a_search_that_is_over(meter: _Meter) -> None:
     tx, site = _tracer(), _site("tests.vain")
     for _ in range(3):
         assert not budget.is_over()
-        _in_branches_in_vain(tx, clock, site, budget.SEARCH_SECONDS * 0.4)
+        _in_branches_in_vain(tx, meter, site, int(budget.SEARCH * 0.4))
     assert budget.is_over() and not budget.is_long_over()
-    _in_branches_in_vain(tx, clock, site, budget.SEARCH_SECONDS * budget._GRACE)
+    _in_branches_in_vain(tx, meter, site, int(budget.SEARCH * budget._GRACE))
     assert budget.is_long_over()
     budget.begin_call()
     assert not budget.is_over()
 
 
-def test_a_search_may_make_some_traces_however_long_they_are(clock: _Clock) -> None:
+def test_a_search_may_make_some_traces_however_long_they_are(meter: _Meter) -> None:
     for _ in range(int(budget.TRACES)):
-        _in_vain(clock, 100 * budget.SEARCH_SECONDS)
+        _in_vain(meter, 100 * budget.SEARCH)
         assert not budget.is_over()
-    _in_vain(clock, 100 * budget.SEARCH_SECONDS)
+    _in_vain(meter, 100 * budget.SEARCH)
     assert budget.is_over()
 
 
-def test_a_search_that_is_over_stays_so(clock: _Clock) -> None:
+def test_a_search_that_is_over_stays_so(meter: _Meter) -> None:
     tx = _tracer()
-    _in_branches_in_vain(tx, clock, _site("tests.vain"), 2 * budget.SEARCH_SECONDS)
+    _in_branches_in_vain(tx, meter, _site("tests.vain"), 2 * budget.SEARCH)
     assert budget.is_over()
     with budget.tracing(CODE):
-        clock.seconds += 100 * budget.SEARCH_SECONDS
+        meter.steps += 100 * budget.SEARCH
     assert budget.is_over()
 
 
-def test_a_trace_that_is_captured_costs_the_search_nothing(clock: _Clock) -> None:
+def test_a_trace_that_is_captured_costs_the_search_nothing(meter: _Meter) -> None:
     for _ in range(10):
         with budget.tracing(CODE):
-            clock.seconds += budget.SEARCH_SECONDS
+            meter.steps += budget.SEARCH
     assert not budget.is_over()
 
 
-def _turn(tx: Any, clock: _Clock, site: LiveSite, seconds: float) -> None:
+def _turn(tx: Any, meter: _Meter, site: LiveSite, steps: int) -> None:
     with nesting_limits.mending(tx, site):
-        _arm(tx, clock, 0.0)
-        clock.seconds += seconds
+        _arm(tx, meter, 0)
+        meter.steps += steps
 
 
-def test_a_search_goes_on_for_as_long_as_its_branches_get_a_lowering(clock: _Clock) -> None:
+def test_a_search_goes_on_for_as_long_as_its_branches_get_a_lowering(meter: _Meter) -> None:
     tx, site = _tracer(), _site("tests.turns")
     with budget.tracing(CODE):
         for _ in range(4):
-            assert not budget.is_exceeded(budget.SEARCH_SECONDS * 0.6, is_unrolled=True)
-            _turn(tx, clock, site, budget.SEARCH_SECONDS * 0.6)
+            assert not budget.is_exceeded(int(budget.SEARCH * 0.6), is_unrolled=True)
+            _turn(tx, meter, site, int(budget.SEARCH * 0.6))
         budget.note_in_vain()
     assert not budget.is_over()
 
 
-def test_branches_with_a_lowering_do_not_make_a_search_endless(clock: _Clock) -> None:
+def test_branches_with_a_lowering_do_not_make_a_search_endless(meter: _Meter) -> None:
     tx, site = _tracer(), _site("tests.turns")
     for _ in range(4):
         with budget.tracing(CODE):
-            _turn(tx, clock, site, budget.MENDED_SECONDS)
+            _turn(tx, meter, site, budget.MENDED)
             budget.note_in_vain()
     assert budget.is_over()
 
@@ -218,16 +217,16 @@ def test_a_loop_is_unrolled_where_a_branch_is_inside_itself(kind: str, times: in
 
 @pytest.mark.parametrize("is_unrolled", [True, False])
 def test_a_loop_that_is_unrolled_has_what_is_left_of_the_search(
-    clock: _Clock, is_unrolled: bool
+    meter: _Meter, is_unrolled: bool
 ) -> None:
-    seconds = budget.SEARCH_SECONDS * 1.1
-    assert budget.is_exceeded(seconds, is_unrolled=is_unrolled) is is_unrolled
+    steps = int(budget.SEARCH * 1.1)
+    assert budget.is_exceeded(steps, is_unrolled=is_unrolled) is is_unrolled
 
 
-def test_an_arm_outside_of_branches_is_no_first_path(clock: _Clock) -> None:
-    clock.seconds = 1000.0
-    _arm(_tracer(), clock, 0.0)
-    assert budget.limit() == budget.SECONDS
+def test_an_arm_outside_of_branches_is_no_first_path(meter: _Meter) -> None:
+    meter.steps = 1000
+    _arm(_tracer(), meter, 0)
+    assert budget.limit() == budget.BRANCHES
 
 
 def _assert_given_up(program: Callable[[Tensor], Tensor], **of_budget: Any) -> None:
@@ -257,7 +256,7 @@ def test_nothing_more_is_mended_once_a_search_is_over() -> None:
             x = x * 2
         return x + first
 
-    _assert_given_up(program, SEARCH_SECONDS=-1.0, TRACES=0.0)
+    _assert_given_up(program, SEARCH=-1, TRACES=0)
 
 
 def test_a_call_that_is_given_up_is_that_of_eager_execution() -> None:
@@ -269,40 +268,79 @@ def test_a_call_that_is_given_up_is_that_of_eager_execution() -> None:
                 return x * bound
         return x
 
-    _assert_given_up(program, now=itertools.count(step=2.0).__next__)
+    _assert_given_up(program, now=itertools.count(step=budget.BRANCHES // 3).__next__)
 
 
-class _Slow:
-    """An object in a circle whose end takes a while."""
-
-    def __init__(self) -> None:
-        self.circle = self
-
-    def __del__(self) -> None:
-        end = time.thread_time() + 0.2
-        while time.thread_time() < end:
-            pass
+def _search(x: Tensor) -> Any:
+    """Look for what no lowering is found of, at the limits."""
+    seen: list[int] = []
+    for row in range(6):
+        for other in range(6):
+            if x[row] > x[other] and row not in seen:
+                seen.append(row)
+    return x * len(seen), seen
 
 
-def test_what_python_collects_is_no_part_of_a_trace() -> None:
-    callbacks = list(gc.callbacks)
-    gc.collect()
-    with budget.tracing(CODE), budget.tracing(CODE):
-        before, began = budget.now(), time.thread_time()
-        _Slow()
-        gc.collect()
-        assert time.thread_time() - began > 0.2
-        assert budget.now() - before < 0.1
-    assert gc.callbacks == callbacks
+def _searched() -> tuple[int, list[tuple[str | None, str]]]:
+    """Return how many steps a search takes, and what it says of each site."""
+    x = torch.tensor([1.0, 4.0, 2.0, 3.0, 6.0, 5.0])
+    torch._dynamo.reset()
+    bcmend.patch(_search)
+    before = budget.now()
+    try:
+        found = torch.compile(_search, backend="eager")(x)
+        sites = [(each.refusal, each.detail) for each in bcmend.report(_search).sites]
+    finally:
+        bcmend.unpatch(_search)
+    torch.testing.assert_close(found, _search(x))
+    return budget.now() - before, sites
 
 
-def test_the_clock_is_not_asked_at_quick_collections(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    with budget.tracing(CODE):
-        monkeypatch.setattr(time, "thread_time", lambda: asked.append("when") or 0.0)
-        gc.collect(0)
-        gc.collect(1)
-        assert not asked
-        gc.collect()
-        monkeypatch.undo()
-    assert asked
+@pytest.mark.usefixtures("dynamo_begun_anew")
+def test_a_search_ends_at_the_same_place_however_busy_the_machine_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(budget, "SEARCH", budget.SEARCH // 20)
+    monkeypatch.setattr(budget, "BRANCHES", budget.BRANCHES // 20)
+    _searched()  # what is found out once in a process
+    alone = _searched()
+    is_over = threading.Event()
+
+    def compute() -> None:
+        while not is_over.is_set():
+            sum(range(1000))
+
+    others = [threading.Thread(target=compute) for _ in range(2)]
+    for each in others:
+        each.start()
+    try:
+        beside = _searched()
+    finally:
+        is_over.set()
+        for each in others:
+            each.join()
+    assert alone == beside and alone[0] > 0
+
+
+def test_patience_is_that_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget._METER, "steps", 1000)
+    with budget.patience(4):
+        assert budget.now() == 250
+    assert budget.now() == 1000
+
+
+@pytest.mark.usefixtures("dynamo_begun_anew")
+def test_instructions_and_operations_are_counted() -> None:
+    def program(x: Tensor, count: int) -> Tensor:
+        for _ in range(count):
+            x = x + 1
+        return x if x.sum() > 0 else -x
+
+    counted = []
+    for count in (2, 4, 6):
+        torch._dynamo.reset()
+        before = budget.now()
+        torch.compile(bcmend.patch(program), backend="eager")(torch.ones(2), count)
+        counted.append(budget.now() - before)
+    first, second, third = counted
+    assert second - first == third - second > 2 * budget.OPERATION
