@@ -88,6 +88,8 @@ def _held(tx: compat.Tracer, result: Value, returns: bool) -> Iterator[tuple[Key
     own = roots.frames_of_the_function(tx)
     handed_on = {id(looked_at(each)): "" for each in items_in(result) or ()}
     for edge in roots.edges(tx):
+        if edge.is_of_records:
+            continue
         if edge.root is Root.LOCAL and edge.is_of(own):
             if returns or edge.is_of_bcmend or not roots.is_live(edge.owner, edge.key):
                 continue
@@ -99,6 +101,11 @@ def _held(tx: compat.Tracer, result: Value, returns: bool) -> Iterator[tuple[Key
             yield (edge.root, id(edge.owner), edge.key), edge.value
         elif edge.root is Root.BEFORE:  # what is stored is a field of its owner
             yield (edge.root, id(edge.value)), edge.value
+
+
+def is_attribute(key: Key) -> bool:
+    """Return whether a key is one of an attribute, and none of an item."""
+    return isinstance(key, tuple) and key[0] == "."
 
 
 def looked_at(value: Value) -> Value:
@@ -127,7 +134,7 @@ def _fields(value: Any) -> dict[Key, Value] | None:
     if type(value) in containers.DICTIONARIES:
         return dict(value.items)
     if type(value) is compat.SetVariable:
-        return {}
+        return dict(value.items.items())
     if isinstance(value, compat.CellVariable):
         contents = value.pre_existing_contents
         return {} if contents is None else {(".", "cell_contents"): contents}

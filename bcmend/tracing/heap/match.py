@@ -17,8 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value
-from bcmend.tracing.heap.heap import Heap, Key, Object, looked_at
+from bcmend.tracing.heap.heap import Heap, Key, Object, is_attribute, looked_at
+from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Finding
 from bcmend.tracing.search.falsified import falsify
@@ -29,7 +31,9 @@ OLDER: Final = "another object than that from before"
 ONE_FOR_TWO: Final = "one object in place of two"
 TWO_FOR_ONE: Final = "two objects in place of one"
 UNKNOWN: Final = "another object of a kind that is not looked into"
-HOW: Final = (OLDER, ONE_FOR_TWO, TWO_FOR_ONE, UNKNOWN)
+KEYS: Final = "other keys or items"
+CONSTANT: Final = "another constant"
+HOW: Final = (OLDER, ONE_FOR_TWO, TWO_FOR_ONE, UNKNOWN, KEYS, CONSTANT)
 
 #: How an object is reached: from a root, by the keys of what holds it.
 Path = tuple[Key, ...]
@@ -79,6 +83,8 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
         if one is None or other is None or type(one.model) is not type(other.model):
             if _is_another_of_unknown_kind(joined, here, side, there):
                 return Torn(UNKNOWN, (path,))
+            if _is_another_constant(here, there):
+                return Torn(CONSTANT, (path,))
             continue
         if (id(one.model), id(other.model)) in seen:
             continue
@@ -90,6 +96,8 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
             found = pairs.add(one, other, path)
             if found is not None:
                 return found
+        if not _has_same_keys(one, other):
+            return Torn(KEYS, (path,))
         left.extend(
             ((*path, key), each, other.fields[key])
             for key, each in one.fields.items()
@@ -101,6 +109,21 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
 def _is_another_of_unknown_kind(joined: Heap, here: Value, side: Heap, there: Value) -> bool:
     here, there = looked_at(here), looked_at(there)
     return here is not there and _is_opaque(joined, here) and _is_opaque(side, there)
+
+
+def _is_another_constant(here: Value, there: Value) -> bool:
+    here, there = looked_at(here), looked_at(there)
+    are_constants = all(type(each) is compat.ConstantVariable for each in (here, there))
+    return are_constants and not is_same(here, there)
+
+
+def _has_same_keys(one: Object, other: Object) -> bool:
+    """Return whether two containers have the same keys, in order; attributes come one by one."""
+    if isinstance(one.model, compat.SetVariable):
+        both = containers.keys_of_both(one.fields, other.fields)
+        return len(one.fields) == len(other.fields) == len(both)
+    keys, others = ([key for key in each.fields if not is_attribute(key)] for each in (one, other))
+    return containers.have_same_keys(keys, others)
 
 
 def _is_opaque(known: Heap, value: Value) -> bool:

@@ -20,7 +20,7 @@ from bcmend.dynamo import compat, frames, snapshots
 from bcmend.dynamo.models import exceptions, translators
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
-from bcmend.names import ENTRY, PREFIX
+from bcmend.names import BUFFER, ENTRY, PREFIX
 
 
 class Root(Enum):
@@ -60,6 +60,14 @@ class Edge:
     def is_of_bcmend(self) -> bool:
         """Whether it is a variable that only rewritten bytecode has: it hands on what it holds."""
         return self.root is Root.LOCAL and self.key.startswith(PREFIX)
+
+    @property
+    def is_of_records(self) -> bool:
+        """Whether what is held is the list of records that the call is given."""
+        if self.root is Root.LOCAL:
+            return bool(self.key == BUFFER)
+        source = self.value.source if self.root is Root.BEFORE else None
+        return isinstance(source, compat.LocalSource) and source.local_name == BUFFER
 
     def is_of(self, frames: Iterable[Any]) -> bool:
         """Return whether its owner is one of some frames."""

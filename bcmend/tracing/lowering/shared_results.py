@@ -285,9 +285,8 @@ def _handed_out(tx: compat.Tracer) -> Iterator[Edge]:
         if edge.root is Root.STORED and object_behind(edge.owner) is OUTLET:
             yield from _stored_by_records(edge.value)
         elif edge.root is Root.BEFORE:
-            source = edge.value.source
-            is_buffer = isinstance(source, compat.LocalSource) and source.local_name == BUFFER
-            yield from _stored_by_records(edge.value) if is_buffer else _held_by(edge.value)
+            held = _stored_by_records if edge.is_of_records else _held_by
+            yield from held(edge.value)
         elif not _ends_with_the_frame(tx, edge):
             yield edge
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from bcmend.dynamo import compat
 from bcmend.tracing.heap import match
 from bcmend.tracing.heap.heap import Heap, Object
 from bcmend.tracing.heap.match import torn
+from bcmend.tracing.lowering import branch_lowering
 from bcmend.tracing.merging.merge import Merger
 from bcmend.tracing.search import strict
 from bcmend.tracing.two_forms import holders
@@ -52,6 +52,8 @@ class _Opaque(_Model):
 
 
 opaque: Any = _Opaque()
+one: Any = compat.ConstantVariable.create(1)
+true: Any = compat.ConstantVariable.create(True)
 a: Any = _Model()
 b: Any = _Model()
 c: Any = _Model()
@@ -115,6 +117,26 @@ d: Any = _Model()
             None,
             id="what one side alone has",
         ),
+        pytest.param(
+            _heap({"x": a}, a=(a, NEW, {0: b})),
+            _heap({"x": c}, c=(c, NEW, {0: b, 1: b})),
+            match.KEYS,
+            id="an item more",
+        ),
+        pytest.param(
+            _heap({"x": a}, a=(a, NEW, {"k": b, "l": b})),
+            _heap({"x": c}, c=(c, NEW, {"l": b, "k": b})),
+            match.KEYS,
+            id="another order",
+        ),
+        pytest.param(
+            _heap({"x": a}, a=(a, NEW, {(".", "k"): b, (".", "l"): b})),
+            _heap({"x": c}, c=(c, NEW, {(".", "l"): b})),
+            None,
+            id="another attribute",
+        ),
+        pytest.param(_heap({"x": one}), _heap({"x": one}), None, id="a constant"),
+        pytest.param(_heap({"x": one}), _heap({"x": true}), match.CONSTANT, id="another constant"),
         pytest.param(_heap({"x": opaque}), _heap({"x": opaque}), None, id="opaque, and itself"),
         pytest.param(
             _heap({"x": opaque}), _heap({"x": _Opaque()}), match.UNKNOWN, id="another opaque one"
@@ -166,8 +188,14 @@ def _dictionaries(x: Tensor) -> Any:
     return x * len(both[1])
 
 
+class _State:
+    a: Any
+    b: Any
+    count: int
+
+
 def _attributes(x: Tensor) -> Any:
-    state = SimpleNamespace()
+    state = _State()
     if x.sum() > 0:
         state.a = state.b = [1]
     else:
@@ -282,6 +310,56 @@ def test_a_join_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(_calls(_lists, "eager"), _calls(_lists, None))
     (site,) = bcmend.report(_lists).sites
     assert (site.refusal, site.detail) == ("arms-differ", match.ONE_FOR_TWO)
+
+
+def _key(x: Tensor) -> Any:
+    d = {1: x}
+    if x.sum() > 0:
+        d[2] = x
+    return len(d)
+
+
+def _member(x: Tensor) -> Any:
+    s = {1}
+    if x.sum() > 0:
+        s.add(2)
+    else:
+        s.add(3)
+    return sorted(s)
+
+
+def _item(x: Tensor) -> Any:
+    items = [x, 1]
+    if x.sum() > 0:
+        items[1] = 2
+        items[0] = x + 1
+    else:
+        items[1] = 2
+    return items[1]
+
+
+def _count(x: Tensor) -> Any:
+    state = _State()
+    state.count = 0
+    if x.sum() > 0:
+        state.count = 2
+        x = x + 1
+    else:
+        state.count = 2
+    return x * state.count
+
+
+@pytest.mark.usefixtures("dynamo_begun_anew")
+@pytest.mark.parametrize("program", [_key, _member, _item, _count])
+def test_a_change_that_a_plan_loses_gives_no_wrong_result(
+    program: Callable[[Tensor], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branch_lowering, "plan_changes", lambda join, arms: [])
+    with pytest.raises(strict.InternalError, match=f"{match.KEYS}|{match.CONSTANT}"):
+        _calls(program, "eager")
+    torch.compiler.reset()
+    monkeypatch.setattr(strict, "IS_ON", False)
+    torch.testing.assert_close(_calls(program, "eager"), _calls(program, None))
 
 
 def _loop(x: Tensor) -> Any:
