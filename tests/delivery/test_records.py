@@ -26,7 +26,7 @@ from bcmend.delivery.records import (
     write_back_attribute,
     write_back_item,
 )
-from bcmend.tracing.output.outlet import OUTLET
+from bcmend.tracing.sites.outlet import OUTLET
 
 
 def _writer(log: list[Any]) -> Any:

@@ -88,7 +88,7 @@ def _held(tx: compat.Tracer, result: Value, returns: bool) -> Iterator[tuple[Key
     own = roots.frames_of_the_function(tx)
     handed_on = {id(looked_at(each)): "" for each in items_in(result) or ()}
     for edge in roots.edges(tx):
-        if edge.is_of_records:
+        if edge.is_of_records or edge.is_outlet:
             continue
         if edge.root is Root.LOCAL and edge.is_of(own):
             if returns or edge.is_of_bcmend or not roots.is_live(edge.owner, edge.key):

@@ -19,8 +19,9 @@ from bcmend.cfg.graph import Graph, build_graph
 from bcmend.dynamo import compat, frames, snapshots
 from bcmend.dynamo.models import exceptions, translators
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.values import Value, object_behind
 from bcmend.names import BUFFER, ENTRY, PREFIX
+from bcmend.tracing.sites.outlet import OUTLET
 
 
 class Root(Enum):
@@ -68,6 +69,11 @@ class Edge:
             return bool(self.key == BUFFER)
         source = self.value.source if self.root is Root.BEFORE else None
         return isinstance(source, compat.LocalSource) and source.local_name == BUFFER
+
+    @property
+    def is_outlet(self) -> bool:
+        """Whether what is held is the object that delivers records when it gets them."""
+        return self.root is Root.BEFORE and object_behind(self.value) is OUTLET
 
     def is_of(self, frames: Iterable[Any]) -> bool:
         """Return whether its owner is one of some frames."""

@@ -28,10 +28,10 @@ from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.merging import in_place, one_memory
 from bcmend.tracing.merging.merge import Merger, Pair
 from bcmend.tracing.merging.one_memory import View, views_among
-from bcmend.tracing.output.outlet import OUTLET
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.locations import Location
+from bcmend.tracing.sites.outlet import OUTLET
 from bcmend.tracing.speculation.arms import ArmTrace
 
 #: What is said where both leave.

@@ -28,9 +28,9 @@ from bcmend.names import BUFFER
 from bcmend.tracing.deopt import canaries, rerun_policy, safe_indices, side_exits
 from bcmend.tracing.effects import watches
 from bcmend.tracing.heap import roots
-from bcmend.tracing.output import outlet, tensor_copies
+from bcmend.tracing.output import tensor_copies
 from bcmend.tracing.search.assumptions import Claim, Finding
-from bcmend.tracing.sites import encoding
+from bcmend.tracing.sites import encoding, outlet
 from bcmend.tracing.sites.phi import Phi
 from bcmend.tracing.sites.refusal import Refusal
 from bcmend.tracing.sites.site_table import LiveSite
