@@ -16,6 +16,9 @@ FORMATTED_FLOATS_FAIL: Final = _RELEASE != "2.13"
 GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE != "2.13"
 #: Dynamo closes a generator that the call has made when the call ends.
 GENERATORS_ARE_CLOSED: Final = _RELEASE != "2.13"
+#: An error of an operator on constants ends in ``InternalTorchDynamoError`` where its arguments are
+#: numbers, as those of an overflow are.
+ERRORS_WITH_NUMBERS_FAIL: Final = _RELEASE == "2.14"
 #: A queue that was changed and is put elsewhere is there as a copy.
 QUEUES_ARE_COPIED: Final = _RELEASE != "2.15"
 #: Members that ``-=`` takes from a set stay in it.

@@ -93,10 +93,10 @@ OF_SOME_RELEASES: Final[dict[tuple[str, ...], frozenset[str]]] = {
         computed_lazy_constant_max_nodes cv_obj gi_exc_state handler
         local_generators lookup_tp_getset_member lookup_tp_method
         pygen_yf pynumber_float pynumber_int tp_methods tp_str_impl
-        track_attribute_mutation_new
+        track_attribute_mutation_new _shallow_copy_placeholder_snapshots
         """.split()
     ),
-    ("2.15",): frozenset("_shallow_copy_placeholder_snapshots call_base_method im_self".split()),
+    ("2.15",): frozenset("call_base_method im_self".split()),
 }
 
 #: Names under which Dynamo keeps facts about a node of its graph, in the node's ``meta``.
