@@ -316,7 +316,9 @@ def _key(x: Tensor) -> Any:
     d = {1: x}
     if x.sum() > 0:
         d[2] = x
-    return len(d)
+    for each in d:
+        x = x + each
+    return x, len(d)
 
 
 def _member(x: Tensor) -> Any:
@@ -325,7 +327,9 @@ def _member(x: Tensor) -> Any:
         s.add(2)
     else:
         s.add(3)
-    return sorted(s)
+    for each in sorted(s):
+        x = x + each
+    return x, sorted(s)
 
 
 def _item(x: Tensor) -> Any:
@@ -335,7 +339,9 @@ def _item(x: Tensor) -> Any:
         items[0] = x + 1
     else:
         items[1] = 2
-    return items[1]
+    for each in items:
+        x = x + each
+    return x, items[1]
 
 
 def _count(x: Tensor) -> Any:
@@ -346,6 +352,8 @@ def _count(x: Tensor) -> Any:
         x = x + 1
     else:
         state.count = 2
+    for each in range(state.count):
+        x = x + each
     return x * state.count
 
 
