@@ -19,6 +19,7 @@ from typing import Final
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value
+from bcmend.names import DEAD
 from bcmend.tracing.heap.heap import Heap, Key, Object, is_attribute, looked_at
 from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.search import strict
@@ -112,13 +113,20 @@ def _is_another_of_unknown_kind(joined: Heap, here: Value, side: Heap, there: Va
 
 
 def _is_another_constant(here: Value, there: Value) -> bool:
-    here, there = looked_at(here), looked_at(there)
-    are_constants = all(type(each) is compat.ConstantVariable for each in (here, there))
-    return are_constants and not is_same(here, there)
+    known = looked_at(here), looked_at(there)
+    if not all(type(each) is compat.ConstantVariable for each in known):
+        return False
+    is_read = all(each.as_python_constant() != DEAD for each in known)
+    return is_read and not is_same(*known)
 
 
 def _has_same_keys(one: Object, other: Object) -> bool:
-    """Return whether two containers have the same keys, in order; attributes come one by one."""
+    """Return whether two containers have the same keys, in order; attributes come one by one.
+
+    What one side alone puts into a table of a module is created when the graph has run.
+    """
+    if containers.is_table_of_names(one.model):
+        return True
     if isinstance(one.model, compat.SetVariable):
         both = containers.keys_of_both(one.fields, other.fields)
         return len(one.fields) == len(other.fields) == len(both)

@@ -65,7 +65,7 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
         if key in ending:
             continue
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
-        if _is_table_of_names(known.variable):
+        if containers.is_table_of_names(known.variable):
             changes += _table_changes(join, known, contents)
             continue
         is_open = any(side is not None and side.is_open for side in sides)
@@ -190,21 +190,12 @@ def _item_change(join: Join, location: Location, *sides: Value) -> LocationPhi:
     return number
 
 
-#: Tables of a module in which an entry is a name that code would have to spell to find it.
-_TABLES_OF_NAMES: Final = ("_buffers", "_parameters", "_modules", "_non_persistent_buffers_set")
 #: Names by which a program reads a table of a module, or asks for all that is in it.
 _READING_TABLES: Final = (
-    *_TABLES_OF_NAMES,
+    *containers.TABLES_OF_NAMES,
     "__dict__", "vars", "dir", "state_dict", "apply", "buffers", "named_buffers", "parameters",
     "named_parameters", "children", "named_children", "modules", "named_modules",
 )  # fmt: skip
-
-
-def _is_table_of_names(variable: Value) -> bool:
-    source = variable.source
-    if type(variable) not in (compat.ConstDictVariable, compat.SetVariable) or source is None:
-        return False
-    return source.name.rstrip("']").endswith(_TABLES_OF_NAMES)
 
 
 def _name_in(key: Any) -> Any:
