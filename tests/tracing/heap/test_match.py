@@ -26,6 +26,8 @@ OLD, NEW = False, True
 class _Model:
     """Stands for the model of a list."""
 
+    source = None
+
     def is_realized(self) -> bool:
         return False
 
