@@ -96,7 +96,11 @@ from torch._dynamo.source import (
     SyntheticLocalSource,
     UnspecializedParamBufferSource,
 )
-from torch._dynamo.symbolic_convert import ExceptionVals, InstructionTranslatorBase
+from torch._dynamo.symbolic_convert import (
+    ExceptionVals,
+    InliningInstructionTranslator,
+    InstructionTranslatorBase,
+)
 from torch._dynamo.symbolic_convert import tls as translator_tls
 from torch._dynamo.trace_rules import SkipResult
 from torch._dynamo.types import ConvertFrameReturn, GuardedCode, wrap_guarded_code
@@ -360,8 +364,8 @@ where a value of the trace comes from: AttrSource ChainedSource DictGetItemSourc
     GlobalSource LocalSource RandomValueSource Source SyntheticLocalSource
     UnspecializedParamBufferSource
 guards on what a trace relies on: Guard GuardBuilder GuardBuilderBase install_guard
-what is being traced: InstructionTranslatorBase OutputGraph SubgraphTracer TracingContext
-    translator_tls
+what is being traced: InliningInstructionTranslator InstructionTranslatorBase OutputGraph
+    SubgraphTracer TracingContext translator_tls
 write the code around a compiled graph: PyCodegen create_build_tuple create_call_function
     create_instruction create_jump_absolute
 how a trace ends early: RestartAnalysis SkipFrame UnspecializeRestartAnalysis

@@ -10,15 +10,16 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
-from typing import Final
+from typing import Any, Final
 
 import torch
 
 from bcmend.analysis.sketch import may_loop_over_indices
 from bcmend.bytecode.names_used import code_objects, has_name, has_subscript, has_truth_jump
 from bcmend.dynamo import compat, frames, hooks
+from bcmend.dynamo.models import methods
 from bcmend.knowledge.replaced_calls import may_substitute
-from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
+from bcmend.names import CALLBACK, COMPILER, NAMESPACE, OF_MENDED_CODE, PREFIX, TRACING
 from bcmend.patching.reach import Reached
 from bcmend.patching.subject import SUSPENDING, module_of
 from bcmend.patching.table import KINDS, NOBODY, TABLE, Patched
@@ -169,6 +170,32 @@ _GLOBALS: Final[dict[str, object]] = {
     CALLBACK: compat.get_eval_frame_callback,
     COMPILER: torch.compiler,
 }
+
+
+@hooks.watch(
+    compat.InliningInstructionTranslator,
+    methods.LOAD_GLOBAL,
+    "what mended code reads of a module that was imported anew",
+    is_lasting=True,
+)
+def _load_global(load: Any, tx: Any, instruction: Any) -> None:
+    """Load a global of bcmend's as one of the frame that the trace has begun in.
+
+    Dynamo looks for the globals of an inlined function in the module of that name that is imported
+    now. After an import anew that is another one, which has none of them.
+    """
+    name, known = instruction.argval, tx.f_globals
+    if not name.startswith(OF_MENDED_CODE) or name not in known or _is_imported(known):
+        load(tx, instruction)
+        return
+    found = tx.output.install_global_by_id(name.replace(OF_MENDED_CODE, PREFIX), known[name])
+    tx.push(compat.VariableTracker.build(tx, known[name], compat.GlobalSource(found)))
+
+
+def _is_imported(variables: dict[str, Any]) -> bool:
+    """Return whether globals are those of the module that is imported by their name."""
+    module = sys.modules.get(variables.get("__name__", ""))
+    return module is not None and vars(module) is variables
 
 
 def put(function: FunctionType, patched: Patched) -> None:

@@ -187,6 +187,7 @@ FORMAT_VALUE: Final = "_format_value"
 HAS_BACKWARD_JUMP: Final = "maybe_has_backedge"
 LOG_GRAPH_BREAK: Final = "log_graph_break"
 RUN: Final = "run"
+LOAD_GLOBAL: Final = "_load_global"
 STEP: Final = "step"
 CREATE_NODE: Final = "create_node"
 

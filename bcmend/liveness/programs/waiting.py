@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy
@@ -32,6 +34,20 @@ Function = Callable[..., Any]
 def a_branch() -> Function:
     def program(x: Tensor) -> Any:
         return x + 1 if x.sum() > 0 else x - 1
+
+    return program
+
+
+@program("InliningInstructionTranslator._load_global")
+def a_function_of_a_module_that_was_imported_anew() -> Function:
+    found = ModuleType("bcmend_imported_anew")
+    code = "def branch(x):\n    return x + 1 if x.sum() > 0 else x - 1\n"
+    exec(compile(code, found.__name__, "exec"), vars(found))
+    sys.modules[found.__name__] = ModuleType(found.__name__)
+    branch = vars(found)["branch"]
+
+    def program(x: Tensor) -> Any:
+        return branch(x) * 2
 
     return program
 
