@@ -150,18 +150,6 @@ def keys_of_both(one: Any, other: Any) -> list[Any]:
     return [key for key in one if key in known and is_same_key(key, known[key])]
 
 
-#: Tables of a module in which an entry is a name that code would have to spell to find it.
-TABLES_OF_NAMES: Final = ("_buffers", "_parameters", "_modules", "_non_persistent_buffers_set")
-
-
-def is_table_of_names(variable: compat.VariableTracker) -> bool:
-    """Return whether a dictionary or a set is such a table of a module."""
-    source = variable.source
-    if type(variable) not in (compat.ConstDictVariable, compat.SetVariable) or source is None:
-        return False
-    return source.name.rstrip("']").endswith(TABLES_OF_NAMES)
-
-
 def replace_items(container: compat.VariableTracker, items: Any) -> None:
     """Give a container other items; ``items`` stays as it is."""
     vars(container)["items"] = copy.copy(items)

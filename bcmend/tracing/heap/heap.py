@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers, objects
@@ -148,3 +148,15 @@ def _fields(value: Any) -> dict[Key, Value] | None:
         return {} if inner is None else {"contents": inner}
     held = inner.items
     return dict(held) if isinstance(held, dict) else dict(enumerate(held))
+
+
+#: Tables of a module in which an entry is a name that code would have to spell to find it.
+TABLES_OF_NAMES: Final = ("_buffers", "_parameters", "_modules", "_non_persistent_buffers_set")
+
+
+def is_table_of_names(variable: Value) -> bool:
+    """Return whether a dictionary or a set is such a table of a module."""
+    source = variable.source
+    if type(variable) not in (compat.ConstDictVariable, compat.SetVariable) or source is None:
+        return False
+    return source.name.rstrip("']").endswith(TABLES_OF_NAMES)

@@ -20,7 +20,7 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value
 from bcmend.names import DEAD
-from bcmend.tracing.heap.heap import Heap, Key, Object, is_attribute, looked_at
+from bcmend.tracing.heap.heap import Heap, Key, Object, is_attribute, is_table_of_names, looked_at
 from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Finding
@@ -125,7 +125,7 @@ def _has_same_keys(one: Object, other: Object) -> bool:
 
     What one side alone puts into a table of a module is created when the graph has run.
     """
-    if containers.is_table_of_names(one.model):
+    if is_table_of_names(one.model):
         return True
     if isinstance(one.model, compat.SetVariable):
         both = containers.keys_of_both(one.fields, other.fields)

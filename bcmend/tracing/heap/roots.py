@@ -19,7 +19,7 @@ from bcmend.cfg.graph import Graph, build_graph
 from bcmend.dynamo import compat, frames, snapshots
 from bcmend.dynamo.models import exceptions, translators
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import Value, object_behind
+from bcmend.dynamo.values import Value
 from bcmend.names import BUFFER, ENTRY, PREFIX
 from bcmend.tracing.sites.outlet import OUTLET
 
@@ -73,7 +73,12 @@ class Edge:
     @property
     def is_outlet(self) -> bool:
         """Whether what is held is the object that delivers records when it gets them."""
-        return self.root is Root.BEFORE and object_behind(self.value) is OUTLET
+        if self.root is not Root.BEFORE or not self.value.is_realized():
+            return False
+        known: Any = self.value.realize()
+        # Models of other kinds make what they stand for when they are asked.
+        is_object = isinstance(known, compat.UserDefinedObjectVariable)
+        return is_object and known.value is OUTLET
 
     def is_of(self, frames: Iterable[Any]) -> bool:
         """Return whether its owner is one of some frames."""

@@ -15,6 +15,7 @@ from bcmend.delivery import records
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, constant
+from bcmend.tracing.heap import heap
 from bcmend.tracing.heap.same import is_same
 from bcmend.tracing.merging.attribute_effects import attribute_changes, require_creatable
 from bcmend.tracing.merging.journaled_container import can_be_journaled, pairs_of, refill
@@ -65,7 +66,7 @@ def _item_changes(join: Join, arms: tuple[ArmTrace, ArmTrace]) -> list[LocationP
         if key in ending:
             continue
         contents = [(known.before if side is None else side.after)["items"] for side in sides]
-        if containers.is_table_of_names(known.variable):
+        if heap.is_table_of_names(known.variable):
             changes += _table_changes(join, known, contents)
             continue
         is_open = any(side is not None and side.is_open for side in sides)
@@ -192,7 +193,7 @@ def _item_change(join: Join, location: Location, *sides: Value) -> LocationPhi:
 
 #: Names by which a program reads a table of a module, or asks for all that is in it.
 _READING_TABLES: Final = (
-    *containers.TABLES_OF_NAMES,
+    *heap.TABLES_OF_NAMES,
     "__dict__", "vars", "dir", "state_dict", "apply", "buffers", "named_buffers", "parameters",
     "named_parameters", "children", "named_children", "modules", "named_modules",
 )  # fmt: skip
