@@ -13,7 +13,7 @@ _RELEASE: Final = ".".join(torch.__version__.split(".")[:2])
 FORMATTED_FLOATS_FAIL: Final = _RELEASE != "2.13"
 #: Dynamo closes a generator that is left in a ``yield from``, and what that goes over, too; of a
 #: tuple or a list it cannot.
-GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE != "2.13"
+GENERATORS_LEFT_IN_YIELD_FROM_FAIL: Final = _RELEASE == "2.15"
 #: Dynamo closes a generator that the call has made when the call ends.
 GENERATORS_ARE_CLOSED: Final = _RELEASE != "2.13"
 #: An error of an operator on constants ends in ``InternalTorchDynamoError`` where its arguments are

@@ -83,7 +83,7 @@ def page() -> str:
     open_points = [
         (
             each.name,
-            each.unsettled or each.unsettled_from_3_12 or each.unsettled_from_2_14 or each.unequal,
+            each.unsettled or each.unsettled_from_3_12 or each.unsettled_from_2_15 or each.unequal,
         )
         for each in PATTERNS
     ]

@@ -62,7 +62,7 @@ class Pattern:
         way: how it gets patched and compiled.
         unsettled: why the outcome is not reached yet; empty where it is.
         unsettled_from_3_12: why it is not from CPython 3.12 on.
-        unsettled_from_2_14: why it is not from torch 2.14 on.
+        unsettled_from_2_15: why it is not from torch 2.15 on.
         unequal: in which way it can be told from eager execution yet; empty where it cannot.
         because: why a site has to stay as it was, or what stands in the way; empty where none does.
         worse: in which way it is worse than stock `torch.compile` yet; empty where it is not.
@@ -91,7 +91,7 @@ class Pattern:
     way: Way = patch_then_compile
     unsettled: str = ""
     unsettled_from_3_12: str = ""
-    unsettled_from_2_14: str = ""
+    unsettled_from_2_15: str = ""
     unequal: str = ""
     because: str = ""
     worse: str = ""
@@ -116,7 +116,7 @@ class Pattern:
     def unsettled_here(self) -> str:
         """Why the outcome is not reached yet on this Python; empty where it is."""
         of_python = self.unsettled_from_3_12 if IS_FROM_3_12 else ""
-        of_torch = self.unsettled_from_2_14 if GENERATORS_LEFT_IN_YIELD_FROM_FAIL else ""
+        of_torch = self.unsettled_from_2_15 if GENERATORS_LEFT_IN_YIELD_FROM_FAIL else ""
         return self.unsettled or of_python or of_torch
 
     @property

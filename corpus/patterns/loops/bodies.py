@@ -262,7 +262,7 @@ def filter_in_a_generator_expression() -> Program:
 @pattern(
     signs,
     CHOICE,
-    unsettled_from_2_14="torch 2.14 and later fail to close the generator",
+    unsettled_from_2_15="torch 2.15 fails to close the generator",
 )
 def break_out_of_a_generator_that_goes_on() -> Program:
     def program(x: Tensor) -> tuple[Tensor, list[int]]:
