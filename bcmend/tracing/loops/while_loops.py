@@ -398,8 +398,7 @@ def _lower(loop: _Loop, carried: Carried) -> LoopEnd:
     loop_results.watch_carried(tx, site, carried, (loop.inputs, values, inputs))
     live_ins, held = loop.live_ins_and_held(inputs)
     carried_places.write(tx, loop.places, held)
-    finding = Finding(Claim.CARRIED, site)
-    match.require_match(loop.heap_with(live_ins), heaps, finding)
+    match.require_match(loop.heap_with(live_ins), heaps, Finding(Claim.CARRIED, site))
     is_by_range = bool(more) or iterations_left is not None
     behind = compat.TupleVariable(live_ins)
     return LoopEnd(results[0], behind, 1 - loop.staying, is_by_range, site)
