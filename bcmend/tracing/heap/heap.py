@@ -90,8 +90,11 @@ def _held(tx: compat.Tracer, result: Value, returns: bool) -> Iterator[tuple[Key
     for edge in roots.edges(tx):
         if edge.is_of_records or edge.is_outlet:
             continue
-        if edge.root is Root.LOCAL and edge.is_of(own):
-            if returns or edge.is_of_bcmend or not roots.is_live(edge.owner, edge.key):
+        is_own = edge.root in roots.OF_FRAMES and edge.is_of(own)
+        if is_own and returns:
+            continue
+        if is_own and edge.root is Root.LOCAL:
+            if edge.is_of_bcmend or not roots.is_live(edge.owner, edge.key):
                 continue
             name = handed_on.get(id(looked_at(edge.value)))
             if name in ("", edge.key):

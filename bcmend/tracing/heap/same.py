@@ -15,6 +15,10 @@ def is_same(one: Value | None, other: Value | None) -> bool:
     """Return whether nobody can tell one value from another; ``None`` stands for no value."""
     if one is other or one is None or other is None:
         return one is other
+    # A lazy one says of itself that it cannot be changed, and of what it stands for what it equals.
+    one, other = one.realize(), other.realize()
+    if one is other:
+        return True
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         # ``x += 1`` gives ``x`` another node, but leaves it the same tensor.
         return type(one) is type(other) and example_of(one) is example_of(other)

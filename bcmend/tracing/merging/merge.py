@@ -455,7 +455,7 @@ def _is_hashable(value: object) -> bool:
 
 def _has_identity(value: Any) -> bool:
     """Return whether an item of a container is an object that can be changed."""
-    return getattr(value, "mutation_type", None) is not None
+    return isinstance(value, Value) and value.realize().mutation_type is not None
 
 
 def _merge_constants(one: Value, other: Value) -> Build:
