@@ -7,7 +7,7 @@ plan; what a reader gets of it may be a phi of the main trace (``sites.phi``).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -259,9 +259,15 @@ def has_earlier_history(sides: Sequence[Value]) -> bool:
     return any(each.source is not None and example_of(each).requires_grad for each in tensors)
 
 
-def _tensors_in(value: Value) -> Iterator[TensorValue]:
-    value = value.realize()
-    if isinstance(value, compat.TensorVariable):
-        yield value
-    for each in items_in(value) or ():
-        yield from _tensors_in(each)
+def _tensors_in(value: Value) -> list[TensorValue]:
+    """Return the tensors that a value is or holds as items, be it in containers that hold it."""
+    found: list[TensorValue] = []
+    left, seen = [value.realize()], set[int]()
+    while left:
+        each = left.pop()
+        if isinstance(each, compat.TensorVariable):
+            found.append(each)
+        if id(each) not in seen:
+            seen.add(id(each))
+            left.extend(item.realize() for item in items_in(each) or ())
+    return found

@@ -8,6 +8,7 @@ from typing import Any, Final
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import Value, is_named_tuple, items_in, made_of
+from bcmend.tracing.heap import roots
 
 _CHANGEABLE: Final = (compat.ListVariable, *containers.DICTIONARIES)
 
@@ -20,14 +21,15 @@ def is_changeable(value: Value) -> bool:
 def has_parts(value: Value) -> bool:
     """Return whether a value is a container that another one like it can stand for.
 
-    It may be a tuple, named or not, or a new list or dictionary, and holds anything.
+    It may be a tuple, named or not, or a new list or dictionary, and holds anything but itself.
     """
     known = value.realize()
     if is_changeable(known):
         is_one = isinstance(known.mutation_type, compat.ValueMutationNew)
     else:
         is_one = type(known) is compat.TupleVariable or is_named_tuple(known)
-    return is_one and bool(items_in(known))
+    items = (items_in(known) if is_one else None) or ()
+    return bool(items) and not roots.holds(items, known)
 
 
 def leaves_of(value: Value) -> Iterator[Value]:
