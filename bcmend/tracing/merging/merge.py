@@ -85,7 +85,7 @@ class Merger:
         kept: the tensors from before that one side leaves as they are, likewise.
         fixed: gives the values that data-dependent symbols have on each side, by its condition.
         note_tuple: is given each tuple that was made of two.
-        adopting: the lists from before, by identity, of which the items are being adopted.
+        adopting: the containers, by identity, of which the items are being adopted.
     """
 
     belongs: Callable[[Value], bool]
@@ -192,7 +192,11 @@ class Merger:
         if not (is_made_inside(value) or type(value) is compat.TupleVariable):
             return self._adopted(value, then_side)
         if id(value) not in self.plans:
-            self.plans[id(value)] = value, _once(self._adopted(value, then_side))
+            if id(value) in self.adopting:
+                raise Refusal("arms-differ", "a new container that holds itself")
+            with pushed(self.adopting, id(value)):
+                adopted = self._adopted(value, then_side)
+            self.plans[id(value)] = value, _once(adopted)
         return self.plans[id(value)][1]
 
     def _adopt_all(self, parts: Iterable[Value], then_side: bool | None) -> list[Build]:
