@@ -156,6 +156,7 @@ def _reference(function: FunctionType) -> weakref.ref[FunctionType]:
 def _forget(key: int) -> None:
     """Remove a function from the table, and the hooks in torch with the last one."""
     patched = TABLE.functions.pop(key, None)
+    _OF_OTHER_MODULES.discard(key)
     if patched is not None:
         frames.remove_code(patched.written, patched.policy)
         if not TABLE.functions:
@@ -172,12 +173,19 @@ _GLOBALS: Final[dict[str, object]] = {
 }
 
 
+#: Mended functions, by identity, whose module is not the one that is imported by its name.
+_OF_OTHER_MODULES: Final[set[int]] = set()
+_PURPOSE: Final = "what mended code reads of a module that was imported anew"
+
+
 @hooks.watch(
     compat.InliningInstructionTranslator,
     methods.LOAD_GLOBAL,
-    "what mended code reads of a module that was imported anew",
+    _PURPOSE,
     is_lasting=True,
+    is_needed=lambda: bool(_OF_OTHER_MODULES),
 )
+@hooks.around(compat.InliningInstructionTranslator, methods.LOAD_GLOBAL, _PURPOSE, gate=None)
 def _load_global(load: Any, tx: Any, instruction: Any) -> None:
     """Load a global of bcmend's as one of the frame that the trace has begun in.
 
@@ -200,6 +208,8 @@ def _is_imported(variables: dict[str, Any]) -> bool:
 
 def put(function: FunctionType, patched: Patched) -> None:
     """Give a function its mended code."""
+    if not _is_imported(function.__globals__):
+        _OF_OTHER_MODULES.add(id(function))
     hooks.arm()
     function.__globals__.update(_GLOBALS)
     TABLE.functions[id(function)] = patched

@@ -40,7 +40,7 @@ def a_branch() -> Function:
 
 @program("InliningInstructionTranslator._load_global")
 def a_function_of_a_module_that_was_imported_anew() -> Function:
-    found = ModuleType("bcmend_imported_anew")
+    found = ModuleType("imported_anew")
     code = "def branch(x):\n    return x + 1 if x.sum() > 0 else x - 1\n"
     exec(compile(code, found.__name__, "exec"), vars(found))
     sys.modules[found.__name__] = ModuleType(found.__name__)
