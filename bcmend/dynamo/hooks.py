@@ -133,6 +133,7 @@ class Registry:
         watches: the methods that are replaced while objects wait to be mended.
         watching: puts one thing each back when nothing waits any more.
         lasting: puts one thing each back when nothing waits or is patched any more.
+        last_put: which watches those are.
         is_watch_wanted: whether any object waits.
         caches: what methods of ``BuiltinVariable`` keep, which holds other methods, while hooks or
             watches are in place: by whether each of them is.
@@ -148,6 +149,7 @@ class Registry:
     watches: list[Hook] = field(default_factory=list)
     watching: list[Callable[[], None]] = field(default_factory=list)
     lasting: list[Callable[[], None]] = field(default_factory=list)
+    last_put: list[Hook] = field(default_factory=list)
     is_watch_wanted: bool = False
     caches: dict[tuple[bool, bool], dict[str, Any]] = field(default_factory=dict)
     built: dict[tuple[int, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
@@ -242,10 +244,12 @@ class Registry:
         """Put the watches that last in place, or what stood there before."""
         lasting = [each for each in self.watches if each.is_lasting and each.is_needed()]
         wanted = lasting if self.is_watch_wanted or self.armed else []
-        if len(wanted) != len(self.lasting):
+        if wanted != self.last_put:
             _undo(self.lasting)
+            self.last_put = []
             with _undone_on_error(self.lasting):
                 self._put(self.lasting, wanted)
+            self.last_put = wanted
 
     def _put(self, undo: list[Callable[[], None]], watches: Iterable[Hook]) -> None:
         for each in watches:

@@ -19,7 +19,7 @@ from bcmend.bytecode.names_used import code_objects, has_name, has_subscript, ha
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import methods
 from bcmend.knowledge.replaced_calls import may_substitute
-from bcmend.names import CALLBACK, COMPILER, NAMESPACE, OF_MENDED_CODE, PREFIX, TRACING
+from bcmend.names import CALLBACK, COMPILER, NAMESPACE, OF_MENDED_CODE, TRACING
 from bcmend.patching.reach import Reached
 from bcmend.patching.subject import SUSPENDING, module_of
 from bcmend.patching.table import KINDS, NOBODY, TABLE, Patched
@@ -178,13 +178,6 @@ _OF_OTHER_MODULES: Final[set[int]] = set()
 _PURPOSE: Final = "what mended code reads of a module that was imported anew"
 
 
-@hooks.watch(
-    compat.InliningInstructionTranslator,
-    methods.LOAD_GLOBAL,
-    _PURPOSE,
-    is_lasting=True,
-    is_needed=lambda: bool(_OF_OTHER_MODULES),
-)
 @hooks.around(compat.InliningInstructionTranslator, methods.LOAD_GLOBAL, _PURPOSE, gate=None)
 def _load_global(load: Any, tx: Any, instruction: Any) -> None:
     """Load a global of bcmend's as one of the frame that the trace has begun in.
@@ -196,8 +189,23 @@ def _load_global(load: Any, tx: Any, instruction: Any) -> None:
     if not name.startswith(OF_MENDED_CODE) or name not in known or _is_imported(known):
         load(tx, instruction)
         return
-    found = tx.output.install_global_by_id(name.replace(OF_MENDED_CODE, PREFIX), known[name])
-    tx.push(compat.VariableTracker.build(tx, known[name], compat.GlobalSource(found)))
+    tx.output.global_scope.setdefault(name, known[name])
+    tx.push(compat.VariableTracker.build(tx, known[name], compat.GlobalSource(name)))
+
+
+@hooks.watch(
+    compat.InliningInstructionTranslator,
+    methods.LOAD_GLOBAL,
+    _PURPOSE,
+    is_lasting=True,
+    is_needed=lambda: bool(_OF_OTHER_MODULES),
+)
+def _load_global_first(load: Any, tx: Any, instruction: Any) -> None:
+    """Load it where the trace comes to mended code by that, before the hooks are in place."""
+    if hooks.is_active():
+        load(tx, instruction)
+    else:
+        _load_global(load, tx, instruction)
 
 
 def _is_imported(variables: dict[str, Any]) -> bool:

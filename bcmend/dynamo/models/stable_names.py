@@ -45,8 +45,7 @@ Instruction: arg argval offset opname positions target
 ExceptionTableEntry: target
 OutputGraph: add_cleanup_hook autograd_grad_consumed_grad_fns cleanup_hooks create_node
     create_proxy cudagraph_annotation current_tracer current_tx export fake_mode global_scope graph
-    guards import_sources install_global_by_id install_subgraph leaf_var_creation_order local_scope
-    new_var nn_modules
+    guards import_sources install_subgraph leaf_var_creation_order local_scope new_var nn_modules
     output_instructions placeholders pregraph_bytecode random_calls resolve_source_value root_tracer
     root_tx save_global_state shape_env should_exit side_effects signature_cache subtracer tracers
     tracing_context
