@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import torch
@@ -156,7 +156,6 @@ def _reference(function: FunctionType) -> weakref.ref[FunctionType]:
 def _forget(key: int) -> None:
     """Remove a function from the table, and the hooks in torch with the last one."""
     patched = TABLE.functions.pop(key, None)
-    _OF_OTHER_MODULES.discard(key)
     if patched is not None:
         frames.remove_code(patched.written, patched.policy)
         if not TABLE.functions:
@@ -173,12 +172,12 @@ _GLOBALS: Final[dict[str, object]] = {
 }
 
 
-#: Mended functions, by identity, whose module is not the one that is imported by its name.
-_OF_OTHER_MODULES: Final[set[int]] = set()
-_PURPOSE: Final = "what mended code reads of a module that was imported anew"
-
-
-@hooks.around(compat.InliningInstructionTranslator, methods.LOAD_GLOBAL, _PURPOSE, gate=None)
+@hooks.around(
+    compat.InliningInstructionTranslator,
+    methods.LOAD_GLOBAL,
+    "what mended code reads of a module that was imported anew",
+    gate=None,
+)
 def _load_global(load: Any, tx: Any, instruction: Any) -> None:
     """Load a global of bcmend's as one of the frame that the trace has begun in.
 
@@ -193,33 +192,25 @@ def _load_global(load: Any, tx: Any, instruction: Any) -> None:
     tx.push(compat.VariableTracker.build(tx, known[name], compat.GlobalSource(name)))
 
 
-@hooks.watch(
-    compat.InliningInstructionTranslator,
-    methods.LOAD_GLOBAL,
-    _PURPOSE,
-    is_lasting=True,
-    is_needed=lambda: bool(_OF_OTHER_MODULES),
-)
-def _load_global_first(load: Any, tx: Any, instruction: Any) -> None:
-    """Load it where the trace comes to mended code by that, before the hooks are in place."""
-    if hooks.is_active():
-        load(tx, instruction)
-    else:
-        _load_global(load, tx, instruction)
-
-
 def _is_imported(variables: dict[str, Any]) -> bool:
     """Return whether globals are those of the module that is imported by their name."""
-    module = sys.modules.get(variables.get("__name__", ""))
+    module = _imported_as(variables)
     return module is not None and vars(module) is variables
+
+
+def _imported_as(variables: dict[str, Any]) -> ModuleType | None:
+    """Return the module that is imported by the name that globals have."""
+    return sys.modules.get(variables.get("__name__", ""))
 
 
 def put(function: FunctionType, patched: Patched) -> None:
     """Give a function its mended code."""
-    if not _is_imported(function.__globals__):
-        _OF_OTHER_MODULES.add(id(function))
     hooks.arm()
     function.__globals__.update(_GLOBALS)
+    # A trace that has not come to mended code yet looks there.
+    module = _imported_as(function.__globals__)
+    if module is not None:
+        vars(module).update(_GLOBALS)
     TABLE.functions[id(function)] = patched
     codes = {patched.mended.shell, *patched.mended.sources}
     frames.add_code(codes, patched.policy)

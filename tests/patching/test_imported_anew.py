@@ -51,8 +51,13 @@ def _forget(name: str) -> None:
 
 @pytest.mark.usefixtures("dynamo_begun_anew")
 @pytest.mark.parametrize("fullgraph", [False, True])
-@pytest.mark.parametrize("mend", ["on-demand", "ahead"])
-@pytest.mark.parametrize("happens", [_nothing, _import_anew, _import_again, _forget])
+@pytest.mark.parametrize(
+    ("happens", "mend"),
+    [
+        *((each, "on-demand") for each in (_nothing, _import_anew, _import_again)),
+        *((each, "ahead") for each in (_nothing, _import_anew, _import_again, _forget)),
+    ],
+)
 def test_its_older_copy_is_one_graph(
     module: ModuleType, happens: Callable[[str], None], mend: str, fullgraph: bool
 ) -> None:

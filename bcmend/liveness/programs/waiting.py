@@ -38,18 +38,17 @@ def a_branch() -> Function:
     return program
 
 
-@program("InliningInstructionTranslator._load_global")
+@program("what mended code reads of a module that was imported anew")
 def a_function_of_a_module_that_was_imported_anew() -> Function:
-    found = ModuleType("imported_anew")
-    code = "def branch(x):\n    return x + 1 if x.sum() > 0 else x - 1\n"
-    exec(compile(code, found.__name__, "exec"), vars(found))
-    sys.modules[found.__name__] = ModuleType(found.__name__)
-    branch = vars(found)["branch"]
-
-    def program(x: Tensor) -> Any:
-        return branch(x) * 2
-
-    return program
+    code = "def make(branch):\n    return lambda x: branch(x + 1 if x.mean() > 0 else x) * 2\n"
+    older, caller = ModuleType("imported_anew"), ModuleType("calls_what_was_imported_anew")
+    branch = "def branch(x):\n    if x.sum() > 0:\n        return x + 1\n    return x - 1\n"
+    exec(compile(branch, older.__name__, "exec"), vars(older))
+    exec(compile(code, caller.__name__, "exec"), vars(caller))
+    sys.modules[older.__name__] = ModuleType(older.__name__)
+    sys.modules[caller.__name__] = caller
+    found: Function = vars(caller)["make"](vars(older)["branch"])
+    return found
 
 
 @program("begin at functions that a context of torch decorates")
