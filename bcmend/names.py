@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-#: What globals of mended code begin with, beside those of its module.
-OF_MENDED_CODE: Final = "@"
 #: Global: the module of primitives and of ``run``.
 NAMESPACE: Final = "@bcmend"
 #: Attribute of it: tests whether an iteration of a loop runs.

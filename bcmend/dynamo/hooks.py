@@ -133,7 +133,6 @@ class Registry:
         watches: the methods that are replaced while objects wait to be mended.
         watching: puts one thing each back when nothing waits any more.
         lasting: puts one thing each back when nothing waits or is patched any more.
-        last_put: which watches those are.
         is_watch_wanted: whether any object waits.
         caches: what methods of ``BuiltinVariable`` keep, which holds other methods, while hooks or
             watches are in place: by whether each of them is.
@@ -149,7 +148,6 @@ class Registry:
     watches: list[Hook] = field(default_factory=list)
     watching: list[Callable[[], None]] = field(default_factory=list)
     lasting: list[Callable[[], None]] = field(default_factory=list)
-    last_put: list[Hook] = field(default_factory=list)
     is_watch_wanted: bool = False
     caches: dict[tuple[bool, bool], dict[str, Any]] = field(default_factory=dict)
     built: dict[tuple[int, str], tuple[tuple[Any, ...], Any]] = field(default_factory=dict)
@@ -244,12 +242,10 @@ class Registry:
         """Put the watches that last in place, or what stood there before."""
         lasting = [each for each in self.watches if each.is_lasting and each.is_needed()]
         wanted = lasting if self.is_watch_wanted or self.armed else []
-        if wanted != self.last_put:
+        if len(wanted) != len(self.lasting):
             _undo(self.lasting)
-            self.last_put = []
             with _undone_on_error(self.lasting):
                 self._put(self.lasting, wanted)
-            self.last_put = wanted
 
     def _put(self, undo: list[Callable[[], None]], watches: Iterable[Hook]) -> None:
         for each in watches:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 import torch
@@ -19,7 +19,7 @@ from bcmend.bytecode.names_used import code_objects, has_name, has_subscript, ha
 from bcmend.dynamo import compat, frames, hooks
 from bcmend.dynamo.models import methods
 from bcmend.knowledge.replaced_calls import may_substitute
-from bcmend.names import CALLBACK, COMPILER, NAMESPACE, OF_MENDED_CODE, TRACING
+from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
 from bcmend.patching.reach import Reached
 from bcmend.patching.subject import SUSPENDING, module_of
 from bcmend.patching.table import KINDS, NOBODY, TABLE, Patched
@@ -185,32 +185,29 @@ def _load_global(load: Any, tx: Any, instruction: Any) -> None:
     now. After an import anew that is another one, which has none of them.
     """
     name, known = instruction.argval, tx.f_globals
-    if not name.startswith(OF_MENDED_CODE) or name not in known or _is_imported(known):
+    if name not in _GLOBALS or name not in known or _imported(known) is known:
         load(tx, instruction)
         return
     tx.output.global_scope.setdefault(name, known[name])
     tx.push(compat.VariableTracker.build(tx, known[name], compat.GlobalSource(name)))
 
 
-def _is_imported(variables: dict[str, Any]) -> bool:
-    """Return whether globals are those of the module that is imported by their name."""
-    module = _imported_as(variables)
-    return module is not None and vars(module) is variables
+def _imported(variables: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the globals of the module that is imported by the name that globals have.
 
-
-def _imported_as(variables: dict[str, Any]) -> ModuleType | None:
-    """Return the module that is imported by the name that globals have."""
-    return sys.modules.get(variables.get("__name__", ""))
+    Any object may stand there in place of a module.
+    """
+    found = getattr(sys.modules.get(variables.get("__name__", "")), "__dict__", None)
+    return found if isinstance(found, dict) else None
 
 
 def put(function: FunctionType, patched: Patched) -> None:
     """Give a function its mended code."""
     hooks.arm()
-    function.__globals__.update(_GLOBALS)
-    # A trace that has not come to mended code yet looks there.
-    module = _imported_as(function.__globals__)
-    if module is not None:
-        vars(module).update(_GLOBALS)
+    # A trace that has not come to mended code yet looks where the module is imported.
+    for scope in (function.__globals__, _imported(function.__globals__)):
+        if scope is not None:
+            scope.update(_GLOBALS)
     TABLE.functions[id(function)] = patched
     codes = {patched.mended.shell, *patched.mended.sources}
     frames.add_code(codes, patched.policy)

@@ -90,7 +90,8 @@ def _held(tx: compat.Tracer, result: Value, returns: bool) -> Iterator[tuple[Key
     for edge in roots.edges(tx):
         if edge.is_of_records or edge.is_outlet:
             continue
-        is_own = edge.root in roots.OF_FRAMES and edge.is_of(own)
+        is_of_a_frame = edge.root in roots.OF_FRAMES
+        is_own = is_of_a_frame and edge.is_of(own)
         if is_own and returns:
             continue
         if is_own and edge.root is Root.LOCAL:
@@ -100,7 +101,7 @@ def _held(tx: compat.Tracer, result: Value, returns: bool) -> Iterator[tuple[Key
             if name in ("", edge.key):
                 handed_on[id(looked_at(edge.value))] = edge.key
                 continue
-        if edge.root in (Root.LOCAL, Root.OPERAND, Root.BLOCK):
+        if is_of_a_frame:
             yield (edge.root, id(edge.owner), edge.key), edge.value
         elif edge.root is Root.BEFORE:  # what is stored is a field of its owner
             yield (edge.root, id(edge.value)), edge.value

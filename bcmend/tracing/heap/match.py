@@ -3,7 +3,8 @@
 What a branch or a loop leaves has to be, on each side, what that side has left: two places that
 have one object there have one in the joined heap, and two objects there are two. What is from
 before is itself on both sides, unless nothing else holds it: then nobody can tell. What is opaque
-is equal to itself alone. Nothing is asked of values.
+is equal to itself alone. Containers have the same keys, in order, and a constant is that of the
+side; nothing is asked of tensors, and of numbers of the graph.
 
 Each join and each loop of each trace is asked, whatever has planned it: a fault in a plan costs a
 lowering, and no result.
