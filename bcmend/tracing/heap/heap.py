@@ -139,12 +139,13 @@ def _fields(value: Any) -> dict[Key, Value] | None:
         return dict(value.items)
     if type(value) is compat.SetVariable:
         return dict(value.items.items())
-    if isinstance(value, compat.CellVariable):
+    kind = type(value)  # of a model that is looked at; asking Dynamo's classes takes longer
+    if issubclass(kind, compat.CellVariable):
         contents = value.pre_existing_contents
         return {} if contents is None else {(".", "cell_contents"): contents}
-    if type(value) is compat.NestedUserFunctionVariable:
+    if kind is compat.NestedUserFunctionVariable:
         return {"closure": value.closure} if isinstance(value.closure, Value) else {}
-    if not isinstance(value, objects.FROM_ATTRIBUTES):
+    if not issubclass(kind, objects.FROM_ATTRIBUTES):
         return None
     model: Any = value
     inner: Any = containers.contents_of(model)

@@ -83,10 +83,9 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
         path, here, there = left.popleft()
         one, other = joined.object_of(here), side.object_of(there)
         if one is None or other is None or type(one.model) is not type(other.model):
-            if _is_another_of_unknown_kind(joined, here, side, there):
-                return Torn(UNKNOWN, (path,))
-            if _is_another_constant(here, there):
-                return Torn(CONSTANT, (path,))
+            how = _told_apart(joined, looked_at(here), side, looked_at(there))
+            if how is not None:
+                return Torn(how, (path,))
             continue
         if (id(one.model), id(other.model)) in seen:
             continue
@@ -108,17 +107,14 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
     return None
 
 
-def _is_another_of_unknown_kind(joined: Heap, here: Value, side: Heap, there: Value) -> bool:
-    here, there = looked_at(here), looked_at(there)
-    return here is not there and _is_opaque(joined, here) and _is_opaque(side, there)
-
-
-def _is_another_constant(here: Value, there: Value) -> bool:
-    known = looked_at(here), looked_at(there)
-    if not all(type(each) is compat.ConstantVariable for each in known):
-        return False
-    is_read = all(each.as_python_constant() != DEAD for each in known)
-    return is_read and not is_same(*known)
+def _told_apart(joined: Heap, here: Value, side: Heap, there: Value) -> str | None:
+    """Return how values that are not looked into differ; None if nobody can tell."""
+    if here is there:
+        return None
+    if all(type(each) is compat.ConstantVariable for each in (here, there)):
+        is_read = DEAD not in (here.as_python_constant(), there.as_python_constant())
+        return CONSTANT if is_read and not is_same(here, there) else None
+    return UNKNOWN if _is_opaque(joined, here) and _is_opaque(side, there) else None
 
 
 def _has_same_keys(one: Object, other: Object) -> bool:

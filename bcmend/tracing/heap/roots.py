@@ -77,7 +77,7 @@ class Edge:
             return False
         known: Any = self.value.realize()
         # Models of other kinds make what they stand for when they are asked.
-        is_object = isinstance(known, compat.UserDefinedObjectVariable)
+        is_object = issubclass(type(known), compat.UserDefinedObjectVariable)
         return is_object and known.value is OUTLET
 
     def is_of(self, frames: Iterable[Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,27 +41,22 @@ class _Net(nn.Module):
         super().__init__()
         self.a, self.b = make(), make()
         self.table = {"p": make()}
-        self.ordered = OrderedDict(p=make())
-        self.items = [make(), 0]
-        self.queue = deque([make(), 0])
         self.o = make()
         self.nested = {"q": {"p": make()}}
 
 
 class _AnItem(_Net):
+    """What ``hold`` makes of one of the equal containers has it at ``key``."""
+
+    def __init__(self, make: Callable[[], Any], hold: Callable[[Any], Any], key: Any) -> None:
+        super().__init__(make)
+        self.holder, self.key = hold(make()), key
+
     def forward(self, x: Tensor) -> Any:
         if x.sum() > 0:
-            self.table["p"] = self.a
+            self.holder[self.key] = self.a
         _change(self.a)
-        return self.table["p"], self.table["p"] is self.a
-
-
-class _OrderedItem(_Net):
-    def forward(self, x: Tensor) -> Any:
-        if x.sum() > 0:
-            self.ordered["p"] = self.a
-        _change(self.a)
-        return self.ordered["p"], self.ordered["p"] is self.a
+        return self.holder[self.key], self.holder[self.key] is self.a
 
 
 class _Updated(_Net):
@@ -71,22 +67,6 @@ class _Updated(_Net):
             self.table.update(p=self.b)
         _change(self.a)
         return self.table["p"], self.table["p"] is self.a, self.table["p"] is self.b
-
-
-class _OfAList(_Net):
-    def forward(self, x: Tensor) -> Any:
-        if x.sum() > 0:
-            self.items[0] = self.a
-        _change(self.a)
-        return self.items[0], self.items[0] is self.a
-
-
-class _OfADeque(_Net):
-    def forward(self, x: Tensor) -> Any:
-        if x.sum() > 0:
-            self.queue[0] = self.a
-        _change(self.a)
-        return self.queue[0], self.queue[0] is self.a
 
 
 class _AnAttribute(_Net):
@@ -127,12 +107,16 @@ class _Collected(_Net):
         return found, [each is self.a for each in found]
 
 
+def _item(hold: Callable[[Any], Any], key: Any) -> Callable[[Callable[[], Any]], _Net]:
+    return partial(_AnItem, hold=hold, key=key)
+
+
 PLACES = [
-    _AnItem,
-    _OrderedItem,
+    pytest.param(_item(lambda held: {"p": held}, "p"), id="dict"),
+    pytest.param(_item(lambda held: OrderedDict(p=held), "p"), id="OrderedDict"),
+    pytest.param(_item(lambda held: [held, 0], 0), id="list"),
+    pytest.param(_item(lambda held: deque([held, 0]), 0), id="deque"),
     _Updated,
-    _OfAList,
-    _OfADeque,
     _AnAttribute,
     _Nested,
     _Exchanged,
@@ -147,7 +131,9 @@ def _calls() -> list[Call]:
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("place", PLACES)
-def test_it_is_that_of_the_side_that_was_taken(place: type[_Net], make: Callable[[], Any]) -> None:
+def test_it_is_that_of_the_side_that_was_taken(
+    place: Callable[[Callable[[], Any]], _Net], make: Callable[[], Any]
+) -> None:
     assert_equivalent(lambda: place(make), _calls, fullgraph=False, graphs=None, recompiles=None)
 
 
