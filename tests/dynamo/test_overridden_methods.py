@@ -14,7 +14,7 @@ import pytest
 import bcmend.dynamo
 import bcmend.tracing
 from bcmend.dynamo import compat
-from bcmend.dynamo.contract import recorded
+from bcmend.dynamo.contract import recorded, written
 from bcmend.tracing.speculation import arms
 
 _PARAMETERS: Final = inspect.Parameter
@@ -54,20 +54,21 @@ def _parameters(base: type, name: str) -> Iterator[tuple[str, list[str]]]:
     """
     running = vars(base)[name]
     if isinstance(running, FunctionType):
-        found = inspect.signature(running).parameters.values()
-        known = [each for each in found if each.kind not in _VARIABLE]
-        yield (
-            "the running one",
-            [each.name + "=" * (each.default is not each.empty) for each in known],
-        )
+        yield "the running one", _names(written.parameters(running))
     for release in recorded.releases():
         known = release.facts["classes"].get(base.__name__, {}).get("methods", {}).get(name)
         if known is not None:
-            names = [each.strip() for each in known.split(",")]
-            yield release.version, [each for each in names if not each.startswith("*")]
+            yield release.version, _names(known)
 
 
-_VARIABLE: Final = (_PARAMETERS.VAR_POSITIONAL, _PARAMETERS.VAR_KEYWORD)
+def _names(parameters: str) -> list[str]:
+    """Return the names in a text of ``written``; one behind a ``!`` is given by its name alone."""
+    names = [each.strip() for each in parameters.split(",")]
+    return [
+        f"{each[1:].rstrip('=')}=" if each.startswith("!") else each
+        for each in names
+        if not each.startswith("*")
+    ]
 
 
 def lacking(function: FunctionType, names: list[str]) -> set[str]:

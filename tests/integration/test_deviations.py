@@ -1408,3 +1408,18 @@ def test_a_zero_in_a_text_within_a_try_has_no_sign() -> None:
     assert [program(POSITIVE, each)[1] for each in numbers] == ["1.5", "-0.0"]
     compiled = _mended(program)
     assert [compiled(POSITIVE, each)[1] for each in numbers] == ["1.5", "0.0"]
+
+
+def test_a_list_in_a_tuple_of_a_module_is_another_one() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.items = [0]
+            self.pair = (self.items, 0)
+
+        def forward(self, x: Tensor) -> Any:
+            return x + 1, self.pair[0] is self.items
+
+    assert Net()(torch.ones(2))[1]
+    for net in (Net(), bcmend.patch(Net())):
+        assert not torch.compile(net, backend="eager")(torch.ones(2))[1]
