@@ -7,6 +7,7 @@ shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from types import CodeType
 from typing import Final
 
@@ -24,7 +25,7 @@ from bcmend.bytecode.instructions import (
     retargeted,
 )
 from bcmend.bytecode.layout import lay_out, lower, pack
-from bcmend.bytecode.opcodes import row
+from bcmend.bytecode.opcodes import NOTS, TRUTH_JUMPS, TRUTHS, row
 from bcmend.bytecode.tables import Tables
 
 Item = Instruction | Label
@@ -44,6 +45,7 @@ def assemble(shape: Shape, items: Sequence[Item], tries: Sequence[TryRange]) -> 
     flat_tries = flatten(tries, label_index, len(instructions))
     depth = check_depths(instructions, label_index, flat_tries)
     _check_shape(shape, instructions)
+    _check_truths(instructions)
     tables = Tables.of(shape, instructions)
     units = lower(instructions, label_index, tables)
     offsets = lay_out(units, len(instructions))
@@ -111,6 +113,16 @@ def _check_argument(instruction: Instruction) -> None:
         fits = isinstance(arg, tuple) and len(arg) == _PARTS[kind]
     if not fits:
         raise AssembleError(f"{instruction.op} cannot have the argument {arg!r}")
+
+
+def _check_truths(instructions: Sequence[Instruction]) -> None:
+    """Raise ``AssembleError`` for a truth that the next instruction does not read.
+
+    Dynamo takes it for granted that it does (``TO_BOOL``, torch/_dynamo/symbolic_convert.py).
+    """
+    for one, after in pairwise(instructions):
+        if one.op in TRUTHS and after.op not in TRUTH_JUMPS | NOTS:
+            raise AssembleError(f"{one.op} in front of {after.op}")
 
 
 def _check_shape(shape: Shape, instructions: Sequence[Instruction]) -> None:

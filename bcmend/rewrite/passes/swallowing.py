@@ -43,8 +43,10 @@ def without_swallowing(facts: Facts) -> Facts:
         for test in _tests_behind(facts, index)
     }
     # Dropping what __exit__ returned lets control fall through to where it is raised again.
-    (discard,) = emit.pop_top()
-    dropped = with_others(facts.function, dict.fromkeys(tests, discard))
+    (discard,), (nothing,) = emit.pop_top(), emit.nothing()
+    truths = {test - 1 for test in tests if facts.instructions[test - 1].op in TRUTHS}
+    others = dict.fromkeys(tests, discard) | dict.fromkeys(truths, nothing)
+    dropped = with_others(facts.function, others)
     return facts_of(without_unreachable(dropped)) if tests else facts
 
 

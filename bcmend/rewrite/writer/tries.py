@@ -24,7 +24,7 @@ def with_tries(facts: Facts, stretch: Stretch) -> tuple[list[Item], list[TryRang
         handler = facts.graph.block_of[decoded_index(entry.handler)]
         if position in stretch.outer or handler not in stretch.labels:
             continue
-        for first, last in _runs(stretch.marks, entry):
+        for first, last in _runs(stretch, entry):
             start, end = Label("try"), Label("end of try")
             inserted.setdefault(first, []).append(start)
             inserted.setdefault(last, []).append(end)
@@ -52,15 +52,22 @@ def _begins_with_jump(stretch: Stretch, index: int) -> bool:
     return any(first.target is not None for first in islice(rest, 1))
 
 
-def _runs(marks: Sequence[tuple[int, int, int]], entry: TryRange) -> list[tuple[int, int]]:
-    """Return the bounds of the items written for the instructions that ``entry`` covers."""
+def _runs(stretch: Stretch, entry: TryRange) -> list[tuple[int, int]]:
+    """Return the bounds of the items written for the instructions that ``entry`` covers.
+
+    Labels do not end a run: a test and the jump that it decides are in one, with nothing between.
+    """
     runs: list[tuple[int, int]] = []
     start, end = entry.bounds
-    for first, last, index in marks:
+    for first, last, index in stretch.marks:
         if not start <= index < end or first == last:
             continue
-        if runs and runs[-1][1] == first:
+        if runs and not _has_instructions(stretch.items[runs[-1][1] : first]):
             runs[-1] = (runs[-1][0], last)
         else:
             runs.append((first, last))
     return runs
+
+
+def _has_instructions(items: Sequence[Item]) -> bool:
+    return any(isinstance(each, Instruction) for each in items)

@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import TensorValue, Value
+from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.tracing.effects import memory_form
 from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.search.assumptions import Finding
@@ -88,6 +88,15 @@ def _objects(tx: compat.Tracer, example: torch.Tensor) -> Objects:
 def result_of(tx: compat.Tracer, example: torch.Tensor) -> Result | None:
     """Return the result that ``example`` stands for in the trace, if it does for one."""
     return _RESULTS.of(tx.output).get(id(example))
+
+
+def is_on_side(tx: compat.Tracer, side: int, result: TensorValue, tensor: TensorValue) -> bool:
+    """Return whether a result stands for a tensor that the side of a branch has, by position."""
+    example, sought = example_of(result), example_of(tensor)
+    known = result_of(tx, example)
+    if example is sought or known is None:
+        return example is sought
+    return known.choice.sides[side] is sought if known.choice else id(sought) in known.objects
 
 
 def latest(tx: compat.Tracer, one: torch.Tensor, other: torch.Tensor) -> Result | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from bcmend.dynamo import compat, fx_graph, slots
@@ -325,7 +326,9 @@ def _branch(
             ahead.note_condition(tx, condition, site)
         return None
     joined = heap.of(tx, outcome, returns=site.form(form).returns)
-    match.require_match(joined, [then_arm.heap, else_arm.heap], Finding(Claim.NEW, site, form))
+    heaps = [then_arm.heap, else_arm.heap]
+    is_tensor_of = partial(sharing.is_on_side, tx)
+    match.require_match(joined, heaps, Finding(Claim.NEW, site, form), is_tensor_of)
     return outcome
 
 

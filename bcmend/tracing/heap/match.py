@@ -3,8 +3,9 @@
 What a branch or a loop leaves has to be, on each side, what that side has left: two places that
 have one object there have one in the joined heap, and two objects there are two. What is from
 before is itself on both sides, unless nothing else holds it: then nobody can tell. What is opaque
-is equal to itself alone. Containers have the same keys, in order, and a constant is that of the
-side; nothing is asked of tensors, and of numbers of the graph.
+is equal to itself alone. Containers have the same keys, in order, a constant is that of the side,
+and a tensor that of the side, or what the branch has made of it. Nothing is asked of numbers of the
+graph, and of tensors that a loop carries.
 
 Each join and each loop of each trace is asked, whatever has planned it: a fault in a plan costs a
 lowering, and no result.
@@ -13,13 +14,14 @@ lowering, and no result.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import containers
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.values import TensorValue, Value
 from bcmend.names import DEAD
 from bcmend.tracing.heap.heap import Heap, Key, Object, is_attribute, is_table_of_names, looked_at
 from bcmend.tracing.heap.same import is_same
@@ -35,7 +37,8 @@ TWO_FOR_ONE: Final = "two objects in place of one"
 UNKNOWN: Final = "another object of a kind that is not looked into"
 KEYS: Final = "other keys or items"
 CONSTANT: Final = "another constant"
-HOW: Final = (OLDER, ONE_FOR_TWO, TWO_FOR_ONE, UNKNOWN, KEYS, CONSTANT)
+TENSOR: Final = "another tensor"
+HOW: Final = (OLDER, ONE_FOR_TWO, TWO_FOR_ONE, UNKNOWN, KEYS, CONSTANT, TENSOR)
 
 #: How an object is reached: from a root, by the keys of what holds it.
 Path = tuple[Key, ...]
@@ -57,22 +60,37 @@ class Torn:
         return f"{self.how}: {', '.join('/'.join(map(str, path)) for path in self.places)}"
 
 
-def require_match(joined: Heap, sides: Sequence[Heap], otherwise: Finding) -> None:
+def require_match(
+    joined: Heap,
+    sides: Sequence[Heap],
+    otherwise: Finding,
+    is_tensor_of: Callable[[int, TensorValue, TensorValue], bool] = lambda *_: True,
+) -> None:
     """Require that a joined heap is, on each side, that of the side.
 
+    Args:
+        otherwise: what the join has assumed.
+        is_tensor_of: says of the position of a side, a tensor of the joined heap and one of that
+            side whether the first stands for the second there.
+
     Raises:
-        Falsified: it is not; what the join has assumed is ``otherwise``.
+        Falsified: it is not.
         InternalError: likewise in strict mode.
     """
-    for side in sides:
-        found = torn(joined, side, sides)
+    for at, side in enumerate(sides):
+        found = torn(joined, side, sides, partial(is_tensor_of, at))
         if found is not None and strict.IS_ON:
             raise strict.InternalError(f"what a join leaves is not what a side leaves: {found}")
         if found is not None:
             falsify(replace(otherwise, evidence=found.how))
 
 
-def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
+def torn(
+    joined: Heap,
+    side: Heap,
+    sides: Sequence[Heap],
+    is_tensor_of: Callable[[TensorValue, TensorValue], bool] = lambda *_: True,
+) -> Torn | None:
     """Return where a joined heap is not that of one of ``sides``; None if it is."""
     pairs = _Pairs()
     seen: set[tuple[int, int]] = set()
@@ -83,7 +101,7 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
         path, here, there = left.popleft()
         one, other = joined.object_of(here), side.object_of(there)
         if one is None or other is None or type(one.model) is not type(other.model):
-            how = _told_apart(joined, looked_at(here), side, looked_at(there))
+            how = _told_apart(joined, looked_at(here), side, looked_at(there), is_tensor_of)
             if how is not None:
                 return Torn(how, (path,))
             continue
@@ -107,14 +125,30 @@ def torn(joined: Heap, side: Heap, sides: Sequence[Heap]) -> Torn | None:
     return None
 
 
-def _told_apart(joined: Heap, here: Value, side: Heap, there: Value) -> str | None:
+def _told_apart(
+    joined: Heap,
+    here: Value,
+    side: Heap,
+    there: Value,
+    is_tensor_of: Callable[[TensorValue, TensorValue], bool],
+) -> str | None:
     """Return how values that are not looked into differ; None if nobody can tell."""
     if here is there:
         return None
-    if all(type(each) is compat.ConstantVariable for each in (here, there)):
-        is_read = DEAD not in (here.as_python_constant(), there.as_python_constant())
-        return CONSTANT if is_read and not is_same(here, there) else None
+    if not (here.is_realized() and there.is_realized()):
+        return None if here.source == there.source else UNKNOWN
+    if isinstance(here, compat.TensorVariable) and isinstance(there, compat.TensorVariable):
+        return None if is_tensor_of(here, there) else TENSOR
+    if type(here) is compat.ConstantVariable:
+        if DEAD in (here.value, there.as_python_constant() if there.is_python_constant() else None):
+            return None
+        return None if _may_be(here, there) else CONSTANT
     return UNKNOWN if _is_opaque(joined, here) and _is_opaque(side, there) else None
+
+
+def _may_be(constant: Value, value: Value) -> bool:
+    """Return whether a constant stands for a value of a side; of symbolic numbers it may."""
+    return isinstance(value, compat.SymNodeVariable) or is_same(constant, value)
 
 
 def _has_same_keys(one: Object, other: Object) -> bool:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.values import TensorValue, Value
+from bcmend.dynamo.values import TensorValue, Value, example_of
 from bcmend.names import DEAD, PREFIX, RESULT
+from bcmend.tracing.effects import sharing
 from bcmend.tracing.merging.lazy_phi import GatedPhi, LazyPhi, UnreadPhi, may_be_unbound
 from bcmend.tracing.merging.merge import Join
 from bcmend.tracing.numbers import predicates
@@ -126,6 +127,9 @@ def _plan_flag(join: Join, flag: TensorValue, constant: bool, *, taken: bool) ->
         inner: Any = plan(merged)
         is_negated = taken is constant
         condition = predicates.negated(tx, join.predicate) if is_negated else join.predicate
-        return joined(tx, condition, inner)
+        found = joined(tx, condition, inner)
+        finding = Finding(Claim.NEW, join.site, join.form)
+        sharing.add_result(tx, example_of(found), [example_of(flag)], finding)
+        return found
 
     return build

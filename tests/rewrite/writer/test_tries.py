@@ -65,6 +65,14 @@ def test_runs_apart_are_ranges_of_their_own() -> None:
     assert [_covered(items, each) for each in tries] == [[POP], [POP]]
 
 
+def test_labels_between_runs_do_not_part_them() -> None:
+    """A range may end between a test and its jump; that block has a label."""
+    jump = Instruction("JUMP", None, Label("there"))
+    stretch = _stretch((0, 1, 1), (2, 3, 1), items=[POP, Label("block"), jump])
+    items, (entry,) = with_tries(FACTS, stretch)
+    assert _covered(items, entry) == [POP, jump]
+
+
 def test_an_empty_run_is_no_range() -> None:
     assert with_tries(FACTS, _stretch((0, 0, 1), items=[NOP])) == ([NOP], [])
 
