@@ -119,13 +119,19 @@ def _first_line(error: BaseException) -> str:
 def run_compiled(
     model: Module, inputs: Inputs, *, backend: str, seed: int, fullgraph: bool = False
 ) -> Run:
-    """Compile `model` afresh and call it once; an error is told, not raised."""
+    """Compile `model` afresh and call it once; an error is told, not raised.
+
+    It is called once more where no graph came of that: a call that sets something up for later ones
+    (hooks that collect hidden states, under a lock) runs in plain Python.
+    """
     torch._dynamo.reset()
     counting = CountingBackend(backend)
     compiled = torch.compile(model, backend=counting, dynamic=False, fullgraph=fullgraph)
     start = perf_counter()
     try:
         observation = observe(lambda: compiled(**inputs), seed=seed)
+        if not counting.graphs:
+            observation = observe(lambda: compiled(**inputs), seed=seed)
     except Exception as error:
         # a model that fails to compile is a finding to report, not the end of the table
         return Run(counting.graphs, perf_counter() - start, _first_line(error), None)

@@ -20,7 +20,7 @@ from bcmend.knowledge.interruptions import is_interruption
 from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import Falsified, Rewritten, falsify, weaken
-from bcmend.tracing.sites import body_states, site_table, suspects
+from bcmend.tracing.sites import body_states, nesting_limits, site_table, suspects
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
 from bcmend.tracing.speculation import arm_failures
 
@@ -89,7 +89,8 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
     code, is_asked_for = output.root_tx.f_code, bool(output.root_tx.one_graph)
     _IS_INSIDE.put(output, True)
     try:
-        with _restarted_if_split(code), _restarted_if_mended(code, is_asked_for=is_asked_for):
+        restarted = _restarted_if_mended(code, is_asked_for=is_asked_for)
+        with _restarted_if_split(code), restarted, _ends_awaited():
             yield
     except compat.BackendCompilerFailed as error:
         if not _is_late(code):
@@ -110,6 +111,17 @@ def _kept_in(output: compat.OutputGraph) -> Iterator[None]:
         _restart_without(code, error)
     finally:
         _IS_INSIDE.put(output, False)
+
+
+@contextmanager
+def _ends_awaited() -> Iterator[None]:
+    """Make an error of what ends an arm, where no arm has waited for it."""
+    try:
+        yield
+    except (nesting_limits.Unreadable, nesting_limits.TooDeep) as end:
+        if strict.IS_ON:
+            raise
+        raise RuntimeError(f"{type(end).__name__}: {end}") from end
 
 
 @contextmanager

@@ -40,6 +40,9 @@ CONSTANT: Final = "another constant"
 TENSOR: Final = "another tensor"
 HOW: Final = (OLDER, ONE_FOR_TWO, TWO_FOR_ONE, UNKNOWN, KEYS, CONSTANT, TENSOR)
 
+#: What stands for several values, of which nothing is asked.
+_OPEN: Final = (Phi, compat.SymNodeVariable)
+
 #: How an object is reached: from a root, by the keys of what holds it.
 Path = tuple[Key, ...]
 
@@ -139,16 +142,13 @@ def _told_apart(
         return None if here.source == there.source else UNKNOWN
     if isinstance(here, compat.TensorVariable) and isinstance(there, compat.TensorVariable):
         return None if is_tensor_of(here, there) else TENSOR
-    if type(here) is compat.ConstantVariable:
-        if DEAD in (here.value, there.as_python_constant() if there.is_python_constant() else None):
-            return None
-        return None if _may_be(here, there) else CONSTANT
+    if type(here) is compat.ConstantVariable and not isinstance(there, _OPEN):
+        return None if is_same(here, there) or _is_dead(here) or _is_dead(there) else CONSTANT
     return UNKNOWN if _is_opaque(joined, here) and _is_opaque(side, there) else None
 
 
-def _may_be(constant: Value, value: Value) -> bool:
-    """Return whether a constant stands for a value of a side; of symbolic numbers it may."""
-    return isinstance(value, compat.SymNodeVariable) or is_same(constant, value)
+def _is_dead(value: Value) -> bool:
+    return type(value) is compat.ConstantVariable and value.value == DEAD
 
 
 def _has_same_keys(one: Object, other: Object) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import constants
 from bcmend.dynamo.values import Value, example_of
+from bcmend.tracing.sites.phi import Phi
 
 
 def is_same(one: Value | None, other: Value | None) -> bool:
@@ -19,6 +20,8 @@ def is_same(one: Value | None, other: Value | None) -> bool:
     one, other = one.realize(), other.realize()
     if one is other:
         return True
+    if isinstance(one, Phi) or isinstance(other, Phi):
+        return False  # it answers no question without ending the trace
     if isinstance(one, compat.TensorVariable) and isinstance(other, compat.TensorVariable):
         # ``x += 1`` gives ``x`` another node, but leaves it the same tensor.
         return type(one) is type(other) and example_of(one) is example_of(other)

@@ -302,8 +302,9 @@ def is_returned(tx: compat.Tracer) -> bool:
 
 
 def is_in_half(tx: compat.Tracer) -> bool:
-    """Return whether a half of a split is being traced."""
-    return any(site.kind == SPLIT for site in _CHAIN.of(tx.output).sites)
+    """Return whether a half of a split is being traced; it is not while the split is lowered."""
+    chain = _CHAIN.of(tx.output)
+    return any(site.kind == SPLIT for site in chain.sites[: chain.open_arms])
 
 
 def is_in_an_arm(tx: compat.Tracer) -> bool:

@@ -101,13 +101,15 @@ def take_up_again() -> None:
     SESSION.off.clear()
 
 
-def forget_unplanned() -> None:
-    """Forget the sites that no plan lists, once nothing is patched any more.
+def forget_unplanned(of: Container[CodeType] | None = None) -> None:
+    """Forget the sites that no plan lists: those of some code, or all.
 
-    Their code may be of the standard library, and outlive what called it.
+    All once nothing is patched any more: their code may be of the standard library, and outlive
+    what called it.
     """
-    for key in [key for key, site in SESSION.sites.items() if site.plan is None]:
-        SESSION.sites.pop(key, None)
+    for key, site in list(SESSION.sites.items()):
+        if site.plan is None and (of is None or site._code() in of):
+            SESSION.sites.pop(key, None)
 
 
 def met_at(places: Container[tuple[str, int | None]]) -> list[tuple[LiveSite, CodeType]]:

@@ -21,6 +21,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.analysis.host_only import is_host_only
+from bcmend.bytecode.names_used import code_objects
 from bcmend.dynamo import compat, frames, operators
 from bcmend.dynamo.handlers import Answer
 from bcmend.dynamo.values import Value, example_of, is_unbacked
@@ -32,6 +33,7 @@ from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.search import strict
 from bcmend.tracing.search.assumptions import Claim, Finding
 from bcmend.tracing.search.falsified import weaken
+from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.body_states import Stop, state_of
 from bcmend.tracing.sites.session import SESSION
 from bcmend.tracing.substitutes import dispatch, host_calls
@@ -162,6 +164,7 @@ def _take_over(stop: Stop) -> bool:
         return False
     if not dispatch.take_over(function, Substitute(_name(function), "host function")):
         return False
+    site_table.forget_unplanned(of=[*code_objects(function.__code__)])  # no trace comes there
     weaken(Finding(Claim.TRACEABLE, state_of(function.__code__)))
     return True
 

@@ -360,7 +360,7 @@ def newton_until_it_converges() -> Program:
     return program
 
 
-@pattern(rows, COND, training=False)
+@pattern(rows, CHOICE, LOOP, training=False)
 def halting_in_a_while_loop() -> Any:
     class Halting(nn.Module):
         def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ import bcmend
 from bcmend.dynamo import frames, hooks, trace_state
 from bcmend.tracing.entry import branch_mending, branch_primitives
 from bcmend.tracing.search import strict
+from bcmend.tracing.sites.nesting_limits import Unreadable
 
 INPUTS = (torch.ones(3), torch.full((3,), 0.1))
 
@@ -93,6 +94,19 @@ def test_a_fault_leaves_the_program_as_without_bcmend(
     assert results == expected and found <= graphs
     assert "Internal error in bcmend: " in caplog.text and "a fault" in caplog.text
     assert "Please report it" in caplog.text
+
+
+@ROOTS
+def test_an_end_of_an_arm_that_no_arm_waits_for_leaves_the_program_as_without_bcmend(
+    root: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unreadable(*arguments: Any) -> NoReturn:
+        raise Unreadable("for a test")
+
+    graphs, expected = _graphs_and_results(root, capsys, patched=False)
+    monkeypatch.setattr(branch_mending, "mend_branch", unreadable)
+    found, results = _graphs_and_results(root, capsys, patched=True)
+    assert results == expected and found <= graphs
 
 
 def _faulty(hook: hooks.Hook, monkeypatch: pytest.MonkeyPatch) -> None:
