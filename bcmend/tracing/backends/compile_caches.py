@@ -1,18 +1,21 @@
 """Inductor's caches on disk: graphs with choices and loops of ours may stay in them.
 
-Torch stores no graph with a choice or a loop in it, so that each process would compile it anew.
+Torch stores no graph with a choice, a loop or a block of autocast in it, so that each process would
+compile it anew; a mended graph has all of a model, and so what one layer has.
 What is compiled depends on the text of the graph and of the graphs inside, which the key of the
 caches holds, and on what bcmend does with choices and loops, which this module adds to the key.
 
 Works round ``CacheabilityValidator`` (torch/_inductor/codecache.py), which refuses each operator
-with graphs whose ``cacheable()`` is false. Reproduced on torch 2.13.0;
-``tests/tracing/backends/test_faults_of_torch.py`` fails when choices and loops are stored.
+with graphs whose ``cacheable()`` is false, and ``check_node_safe``
+(torch/_functorch/_aot_autograd/autograd_cache.py). Reproduced on torch 2.13.0;
+``tests/tracing/backends/test_faults_of_torch.py`` fails when these are stored.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+import torch
 from torch.fx import GraphModule
 
 from bcmend.dynamo import compat, fx_graph, hooks, shape_env
@@ -24,6 +27,7 @@ from bcmend.tracing.backends.backward_compilers import with_backward
 #: The releases of torch from which on these do not hold, and what works round them can go.
 UNTIL: Final = {
     "test_a_float_of_a_call_is_found_for_another_in_the_cache_of_autograd": "2.15",
+    "test_blocks_of_autocast_are_not_stored_in_caches": "2.15",
 }
 _SETTING: Final = "unsafe_marked_cacheable_functions"
 _KEPT: Final = "bcmend.kept_for_backward"
@@ -46,7 +50,29 @@ def _added(module: GraphModule) -> dict[str, str]:
         found[_SIZES] = code_key()  # of which Inductor takes less for granted (``size_questions``)
     if donated_memory.is_at_stake(module):
         found[_UNDONATED] = code_key()
+    if any(
+        node.target in _AUTOCASTS for graph in fx_graph.graphs_in(module) for node in graph.nodes
+    ):
+        found |= dict.fromkeys(map(_name, _AUTOCASTS), _autocast_around())
     return found
+
+
+#: What begins and ends a block of autocast. Torch stores no graph with one, though all that it says
+#: is in the text of the graph; what holds around the graph is not.
+_AUTOCASTS: Final = (compat._enter_autocast, compat._exit_autocast)
+
+
+def _name(function: Any) -> str:
+    return f"{function.__module__}.{function.__name__}"
+
+
+def _autocast_around() -> str:
+    """Return what autocast does around a graph, on each kind of device."""
+    kinds = filter(torch.amp.is_autocast_available, ("cpu", "cuda", "mps", "xpu"))
+    states = [
+        (each, torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in kinds
+    ]
+    return f"{code_key()} {states} {torch.is_autocast_cache_enabled()}"
 
 
 @hooks.around(compat.AotAutograd, methods.CALL, "compiled graphs that are kept", gate=None)

@@ -27,10 +27,24 @@ from bcmend.tracing.backends import traced_choices
 
 @dataclass(slots=True, eq=False)
 class _Side:
-    """A graph of ours: what it does, and what is run for it once that was asked for."""
+    """A graph of ours: what it does, and what is run for it once that was asked for.
+
+    Keys of caches hold what it pickles to, which is nothing: they have the text of the graph.
+    """
 
     structure: Hashable
     plain: GraphModule | None = None
+
+    def __deepcopy__(self, memo: object) -> _Side:
+        return _Side(self.structure)
+
+    def __reduce__(self) -> tuple[Callable[[], _Side], tuple[()]]:
+        return _unknown_side, ()
+
+
+def _unknown_side() -> _Side:
+    """Return a side that does what no other one does, as far as is known."""
+    return _Side(object())
 
 
 def mark_side(module: GraphModule, structure: Hashable) -> None:

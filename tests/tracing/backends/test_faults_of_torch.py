@@ -24,10 +24,12 @@ from torch._dynamo.exc import (
     TorchRuntimeError,
 )
 from torch._dynamo.source import ConstantSource
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache, check_cacheable
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._inductor.exc import InductorError
 from torch._inductor.utils import fresh_cache
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_symbols
@@ -220,6 +222,16 @@ def test_choices_and_loops_are_not_stored_in_caches() -> None:
     """``bcmend/tracing/backends/compile_caches.py``"""
     assert not torch.ops.higher_order.cond.cacheable()
     assert not torch.ops.higher_order.while_loop.cacheable()
+
+
+def test_blocks_of_autocast_are_not_stored_in_caches() -> None:
+    """``bcmend/tracing/backends/compile_caches.py``"""
+    graph = torch.fx.Graph()
+    block = graph.call_function(_enter_autocast, ("cpu", torch.bfloat16, True, None))
+    graph.call_function(_exit_autocast, (block,))
+    graph.output(())
+    with pytest.raises(BypassAOTAutogradCache, match="_enter_autocast"):
+        check_cacheable(GraphModule({}, graph))
 
 
 def test_a_back_end_that_compiles_nothing_traces_both_sides_at_each_call(

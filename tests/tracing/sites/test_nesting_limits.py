@@ -37,14 +37,21 @@ def _graph(operations: int) -> Graph:
 
 
 def test_the_chain_counts_the_branches_being_mended() -> None:
-    tx, site, half = _tracer(), _site(), _site("tests.half", SPLIT)
+    tx, site = _tracer(), _site()
     with nesting_limits.mending(tx, site), nesting_limits.mending(tx, site):
         assert nesting_limits.times(tx, site) == 2
-        assert not nesting_limits.is_in_half(tx)
-        with nesting_limits.mending(tx, half):
-            assert nesting_limits.is_in_half(tx)
     assert nesting_limits.times(tx, site) == 0
-    assert not nesting_limits.is_in_half(tx)
+
+
+def test_a_half_is_traced_while_its_arm_is_open() -> None:
+    """While the split is lowered, what asks is in the arm around it, if there is one."""
+    tx, half = _tracer(), _site("tests.half", SPLIT)
+    with nesting_limits.mending(tx, _site()), nesting_limits.in_one_more_arm(tx):
+        with nesting_limits.mending(tx, half):
+            assert not nesting_limits.is_in_half(tx)
+            with nesting_limits.in_one_more_arm(tx):
+                assert nesting_limits.is_in_half(tx)
+            assert not nesting_limits.is_in_half(tx)
 
 
 def test_an_arm_is_open_only_while_it_is_traced() -> None:
