@@ -70,3 +70,5 @@ SQUARES_OF_SIZES_FAIL: Final = _RELEASE != "2.15"
 MASKS_BEHIND_CHOICES_FAIL: Final = _RELEASE != "2.15"
 #: Whether a number is in a range is 0 or 1.
 NUMBERS_IN_RANGES_ARE_COUNTED: Final = _RELEASE == "2.13"
+#: AOTAutograd's cache stores graphs with blocks of autocast.
+BLOCKS_OF_AUTOCAST_ARE_STORED: Final = _RELEASE == "2.15"
