@@ -24,7 +24,7 @@ QUEUES_ARE_COPIED: Final = _RELEASE != "2.15"
 #: Members that ``-=`` takes from a set stay in it.
 KEYS_STAY: Final = _RELEASE != "2.15"
 #: A copy of a queue of limited length has no limit.
-COPIES_HAVE_NO_LIMIT: Final = _RELEASE != "2.15"
+COPIES_HAVE_NO_LIMIT: Final = _RELEASE == "2.13"
 #: Dynamo traces stores to attributes of a ``SimpleNamespace``.
 NAMESPACES_ARE_TRACED: Final = _RELEASE == "2.15"
 #: Dynamo draws for ``random.shuffle`` while it traces, and guards nothing of the generator.
@@ -57,7 +57,7 @@ LOOPS_WRITE_OVER_RESULTS: Final = _RELEASE == "2.13"
 #: AOTAutograd's cache gives the graph of one float for another that was computed of a float.
 COMPUTED_FLOATS_ARE_FROZEN: Final = _RELEASE != "2.15"
 #: A view of half of a dynamic size cannot be given to the sides of ``torch.cond``.
-VIEWS_OF_HALVES_FAIL_IN_CHOICES: Final = _RELEASE != "2.15"
+VIEWS_OF_HALVES_FAIL_IN_CHOICES: Final = _RELEASE == "2.13"
 #: Dynamo makes another node of a store to the ``data`` of a tensor, and notes what an input was.
 STORES_TO_DATA_ARE_NOTED: Final = _RELEASE == "2.15"
 #: What a condition raises where a frame goes on behind a graph names the first line of it.
@@ -65,10 +65,10 @@ CONDITIONS_RAISE_AT_THE_FIRST_LINE: Final = _RELEASE == "2.15" and sys.version_i
 #: A product of three sizes is written as one multiplication of three factors.
 PRODUCTS_OF_SIZES_ARE_TAKEN_TOGETHER: Final = _RELEASE != "2.15"
 #: Whether the square of a size divides the size cannot be asked.
-SQUARES_OF_SIZES_FAIL: Final = _RELEASE != "2.15"
+SQUARES_OF_SIZES_FAIL: Final = _RELEASE == "2.13"
 #: Inductor fails at a mask that selects rows of what a side of ``torch.cond`` gives.
-MASKS_BEHIND_CHOICES_FAIL: Final = _RELEASE != "2.15"
+MASKS_BEHIND_CHOICES_FAIL: Final = _RELEASE == "2.13"
 #: Whether a number is in a range is 0 or 1.
 NUMBERS_IN_RANGES_ARE_COUNTED: Final = _RELEASE == "2.13"
 #: AOTAutograd's cache stores graphs with blocks of autocast.
-BLOCKS_OF_AUTOCAST_ARE_STORED: Final = _RELEASE == "2.15"
+BLOCKS_OF_AUTOCAST_ARE_STORED: Final = _RELEASE != "2.13"
