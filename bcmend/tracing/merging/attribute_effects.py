@@ -103,6 +103,9 @@ def _stored_apart(
     variable, name, merger = location.owner, location.key, join.merger
     is_deleted = [isinstance(side, compat.DeletedVariable) for side in sides]
     if not join.site.holds(Claim.READ_APART, join.form):
+        number = one_number(join, location, sides, of_constants=True)
+        if number is not None:
+            return number
         raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")
     is_of_frame = _is_local_cell(variable) and join.site.holds(Claim.LOCAL, join.form)
     if not is_of_frame:  # else it dies with the frame, or is asked for

@@ -86,6 +86,7 @@ class Merger:
         fixed: gives the values that data-dependent symbols have on each side, by its condition.
         note_tuple: is given each tuple that was made of two.
         adopting: the containers, by identity, of which the items are being adopted.
+        has_appended: whether a list is known to which one side appends.
     """
 
     belongs: Callable[[Value], bool]
@@ -103,6 +104,7 @@ class Merger:
     fixed: Callable[[], tuple[Mapping[Any, int], Mapping[Any, int]]] = lambda: ({}, {})
     note_tuple: Callable[[Value], None] = lambda merged: None
     adopting: list[int] = field(default_factory=list)
+    has_appended: bool = False
 
     def torn(self) -> frozenset[int]:
         """Return the containers of one side that have become more than one object."""

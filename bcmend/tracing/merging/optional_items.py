@@ -249,7 +249,9 @@ class Appended(LocationPhi):
 
     def materialise(self, join: Join, value: Any) -> None:
         LocationPhi.materialise(self, join, value)
-        body_states.state_of(join.tx.output.root_tx.f_code).noted_open.append(self.finding)
+        if not join.merger.has_appended:  # lists that grow by one branch have as many lengths
+            body_states.state_of(join.tx.output.root_tx.f_code).noted_open.append(self.finding)
+            join.merger.has_appended = True
         _with_optional(self.location.owner, join.tx.output)
 
 

@@ -143,11 +143,7 @@ def list_appended_in_one_arm() -> Program:
     return program
 
 
-@pattern(
-    signs,
-    CHOICE,
-    unsettled="items of two lists count twice as many, and the number of items varies the graph",
-)
+@pattern(signs, CHOICE)
 def detections_above_a_threshold() -> Program:
     def program(x: Tensor) -> dict[str, Any]:
         boxes, scores = [], []
