@@ -1423,3 +1423,35 @@ def test_a_list_in_a_tuple_of_a_module_is_another_one() -> None:
     assert Net()(torch.ones(2))[1]
     for net in (Net(), bcmend.patch(Net())):
         assert not torch.compile(net, backend="eager")(torch.ones(2))[1]
+
+
+def test_a_keyword_that_is_given_twice_raises_nothing() -> None:
+    def program(_: Any, x: Tensor) -> Any:
+        more = {"a": 2}
+        try:
+            return x + dict(a=1, **more)["a"]
+        except TypeError:
+            return x - 1
+
+    assert _eager_stock_and_mended(program, lambda: None) == [-1, 2, 2]
+
+
+def test_a_partial_of_a_partial_shows_the_outer_arguments_alone() -> None:
+    def program(_: Any, x: Tensor) -> Any:
+        inner = functools.partial(max, 1)
+        return x + len(functools.partial(inner, 2).args)
+
+    assert _eager_stock_and_mended(program, lambda: None) == [2, 1, 1]
+
+
+def test_texts_of_errors_of_python_are_those_of_dynamo() -> None:
+    def program(_: Any, x: Tensor) -> Any:
+        try:
+            len(5)  # type: ignore[arg-type]
+        except TypeError as error:
+            return x + len(error.args[0])
+        return x
+
+    eager, stock, mended = _eager_stock_and_mended(program, lambda: None)
+    assert eager == len("object of type 'int' has no len()")
+    assert stock == mended == len("object of type int has no len()")
