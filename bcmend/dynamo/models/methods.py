@@ -184,6 +184,8 @@ ENTER_WITH: Final = decode.ENTERS_A_BLOCK
 LOOK_UP_SPECIAL: Final = decode.LOOKS_UP
 EXCEPTION_HANDLER: Final = "exception_handler"
 FORMAT_VALUE: Final = "_format_value"
+#: The opcode that adds ``**keywords`` to those of a call.
+MERGE_KEYWORDS: Final = "DICT_MERGE"
 HAS_BACKWARD_JUMP: Final = "maybe_has_backedge"
 LOG_GRAPH_BREAK: Final = "log_graph_break"
 RUN: Final = "run"

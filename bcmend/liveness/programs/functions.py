@@ -108,6 +108,17 @@ def questions_whether_it_is_compiled() -> Function:
     return program
 
 
+@program("InstructionTranslatorBase.DICT_MERGE")
+def keywords_that_are_merged() -> Function:
+    def program(x: Tensor) -> Any:
+        more = {"other": 2}
+        if x.sum() > 0:
+            x = torch.add(x, **more)
+        return x * 1, dict(one=1, **more)
+
+    return program
+
+
 @program("functions[get_default_device]")
 def the_default_device() -> Function:
     def program(x: Tensor) -> Any:

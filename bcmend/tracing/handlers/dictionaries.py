@@ -48,6 +48,24 @@ for _kind in (compat.ConstDictVariable, compat.OrderedDictVariable):
     hooks.around(_kind, methods.CALL_METHOD, iterators.BACKWARDS, place=1)(_call_backwards)
 
 
+@hooks.around(
+    compat.InstructionTranslatorBase,
+    methods.MERGE_KEYWORDS,
+    "keywords that are given twice",
+    gate=hooks.first,
+)
+def _merge_keywords(inner: Any, tx: Any, instruction: Any) -> None:
+    """Model ``function(a=1, **more)``, of which Dynamo's model takes the later of two values.
+
+    The text of the ``TypeError`` names the function; it is left to Python.
+    """
+    known, more = (tx.stack[-at].realize() for at in (instruction.arg + 1, 1))
+    are_known = all(type(each) in containers.DICTIONARIES for each in (known, more))
+    if are_known and containers.keys_of_both(known.items, more.items):
+        handlers.break_graph("keyword given twice", "", "A call is given a keyword twice.")
+    inner(tx, instruction)
+
+
 @hooks.around(compat.MappingProxyVariable, methods.CHECK_PROXY, "proxies of unchanged dictionaries")
 def _check_proxy(check: Any, proxy: Any, tx: compat.Tracer) -> None:
     if not _is_as_before(proxy, tx):
