@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, TypeVar, cast
 
-from bcmend.bytecode import decode
+from bcmend.bytecode import decode, opcodes
 from bcmend.dynamo import compat
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -185,7 +185,7 @@ LOOK_UP_SPECIAL: Final = decode.LOOKS_UP
 EXCEPTION_HANDLER: Final = "exception_handler"
 FORMAT_VALUE: Final = "_format_value"
 #: The opcode that adds ``**keywords`` to those of a call.
-MERGE_KEYWORDS: Final = "DICT_MERGE"
+(MERGE_KEYWORDS,) = opcodes.MERGES
 HAS_BACKWARD_JUMP: Final = "maybe_has_backedge"
 LOG_GRAPH_BREAK: Final = "log_graph_break"
 RUN: Final = "run"
