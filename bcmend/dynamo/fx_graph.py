@@ -38,6 +38,11 @@ def graphs_in(module: GraphModule) -> list[Graph]:
     return [each.graph for each in module.modules() if isinstance(each, GraphModule)]
 
 
+def nodes_in(module: GraphModule) -> list[Node]:
+    """Return the nodes of the graph of a module and of those inside it."""
+    return [node for graph in graphs_in(module) for node in graph.nodes]
+
+
 def calls(module: GraphModule, operator: Any) -> bool:
     """Return whether the graph of a module, or one inside it, calls an operator."""
     found = (each.find_nodes(op="call_function", target=operator) for each in graphs_in(module))

@@ -77,9 +77,8 @@ class _Graphs:
     operators: int = 0
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
-        nodes = [node for each in fx_graph.graphs_in(graph) for node in each.nodes]
         self.count += 1
-        self.operators += sum(node.op.startswith("call_") for node in nodes)
+        self.operators += sum(each.op.startswith("call_") for each in fx_graph.nodes_in(graph))
         run = graph.forward
 
         def ran(*arguments: Any) -> Any:

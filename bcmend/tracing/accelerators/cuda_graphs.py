@@ -49,7 +49,7 @@ def cannot_be_held(module: GraphModule) -> bool:
 
     A graph that lies on the CPU as a whole is in no CUDA graph anyway.
     """
-    nodes = [node for graph in fx_graph.graphs_in(module) for node in graph.nodes]
+    nodes = fx_graph.nodes_in(module)
     if any(each.target is _LOOP or _is_number_of_data(each) for each in nodes):
         return True
     return any(map(_is_shown_on_the_cpu, nodes)) and not all(

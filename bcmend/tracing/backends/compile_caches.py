@@ -34,6 +34,9 @@ _KEPT: Final = "bcmend.kept_for_backward"
 _SIZES: Final = "bcmend.sizes"
 _UNDONATED: Final = "bcmend.undonated"
 _OPERATORS: Final = ("torch.ops.higher_order.cond", "torch.ops.higher_order.while_loop")
+_AUTOCASTS: Final = tuple(
+    f"torch.amp.autocast_mode.{name}_autocast" for name in ("_enter", "_exit")
+)
 
 
 def _added(module: GraphModule) -> dict[str, str]:
@@ -50,24 +53,13 @@ def _added(module: GraphModule) -> dict[str, str]:
         found[_SIZES] = code_key()  # of which Inductor takes less for granted (``size_questions``)
     if donated_memory.is_at_stake(module):
         found[_UNDONATED] = code_key()
-    if any(
-        node.target in _AUTOCASTS for graph in fx_graph.graphs_in(module) for node in graph.nodes
-    ):
-        found |= dict.fromkeys(map(_name, _AUTOCASTS), _autocast_around())
+    if fx_graph.calls(module, compat._enter_autocast):
+        found |= dict.fromkeys(_AUTOCASTS, _autocast_around())
     return found
 
 
-#: What begins and ends a block of autocast. Torch stores no graph with one, though all that it says
-#: is in the text of the graph; what holds around the graph is not.
-_AUTOCASTS: Final = (compat._enter_autocast, compat._exit_autocast)
-
-
-def _name(function: Any) -> str:
-    return f"{function.__module__}.{function.__name__}"
-
-
 def _autocast_around() -> str:
-    """Return what autocast does around a graph, on each kind of device."""
+    """Return what autocast does around a graph, on each kind of device: no text of it says so."""
     kinds = filter(torch.amp.is_autocast_available, ("cpu", "cuda", "mps", "xpu"))
     states = [
         (each, torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in kinds
@@ -92,8 +84,7 @@ def _reads_known_numbers(module: GraphModule) -> bool:
     context = compat.TracingContext.try_get()
     if context is None or context.fake_mode is None:
         return False
-    nodes = (node for graph in fx_graph.graphs_in(module) for node in graph.nodes)
-    examples = (node.meta.get("example_value") for node in nodes)
+    examples = (node.meta.get("example_value") for node in fx_graph.nodes_in(module))
     return shape_env.reads_known_numbers(context.fake_mode.shape_env, examples)
 
 

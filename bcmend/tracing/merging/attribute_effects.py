@@ -103,7 +103,7 @@ def _stored_apart(
     variable, name, merger = location.owner, location.key, join.merger
     is_deleted = [isinstance(side, compat.DeletedVariable) for side in sides]
     if not join.site.holds(Claim.READ_APART, join.form):
-        number = one_number(join, location, sides, of_constants=True)
+        number = one_number(join, location, sides)
         if number is not None:
             return number
         raise Refusal("arms-differ", f"the attribute {name} has no common form, and is read later")

@@ -185,8 +185,7 @@ def _item_change(join: Join, location: Location, *sides: Value) -> LocationPhi:
     merged = join.merger.attempt(lambda: join.merger.merge(*sides))
     if not isinstance(merged, Refusal):
         return OneValue(location, merged, sides)  # type: ignore[arg-type]
-    is_read = not join.site.holds(Claim.READ_APART, join.form)
-    number = one_number(join, location, sides, of_constants=is_read)  # type: ignore[arg-type]
+    number = one_number(join, location, sides)  # type: ignore[arg-type]
     if number is None:
         raise merged
     return number

@@ -143,18 +143,16 @@ class OneNumber(LocationPhi):
         return number
 
 
-def one_number(
-    join: Join, location: Location, sides: tuple[Value, Value], *, of_constants: bool = False
-) -> LocationPhi | None:
+def one_number(join: Join, location: Location, sides: tuple[Value, Value]) -> LocationPhi | None:
     """Plan one number for those of both sides; ``None`` where they are to stay apart.
 
-    One is a number of the graph already, or the operator of a loop is to carry what is stored;
-    else only where it may be made ``of_constants``.
+    One is a number of the graph already, or the operator of a loop is to carry what is stored, or
+    it is read behind the branch.
     """
     kinds = set(map(kind_of_number, sides))
-    is_in_a_turn = bool(nesting_limits.ITERATIONS.of(join.tx.output))
-    is_computed = of_constants or is_in_a_turn or any(map(is_unbacked, sides))
-    if None in kinds or len(kinds) > 1 or not is_computed:
+    is_computed = any(map(is_unbacked, sides)) or nesting_limits.ITERATIONS.of(join.tx.output)
+    is_read = not join.site.holds(Claim.READ_APART, join.form)
+    if None in kinds or len(kinds) > 1 or not (is_computed or is_read):
         return None
     finding = Finding(Claim.COMPUTED_WITH, join.site, join.form)
     kind, between = kinds.pop(), None

@@ -101,15 +101,10 @@ def _allows_shapes(inner: Any, environment: Any) -> bool:
     return bool(inner(environment))
 
 
-def _nodes_in(module: GraphModule) -> list[Node]:
-    """Return the nodes of a graph and of those inside it."""
-    return [node for graph in fx_graph.graphs_in(module) for node in graph.nodes]
-
-
 def _needs_gradients_of_unknown_sizes(module: GraphModule) -> bool:
     """Return whether gradients flow into tensors of unbacked sizes."""
     # Back ends may fail for such graphs when they compile their backward, which is too late.
-    nodes = _nodes_in(module)
+    nodes = fx_graph.nodes_in(module)
     # Of a number in an argument Dynamo knows the value at this call; later stages do not.
     numbers = [node.meta.get("example_value") for node in nodes if node.target == "item"]
     taken = {
@@ -130,7 +125,7 @@ def _needs_gradients_of_unknown_sizes(module: GraphModule) -> bool:
 def _assumes(environment: Any, module: GraphModule) -> bool:
     """Return whether torch assumed something about a data-dependent number."""
     # What it says of others, as of the iterations of a loop stored for the backward, is its own.
-    nodes = _nodes_in(module)
+    nodes = fx_graph.nodes_in(module)
     asserted = {
         symbol
         for each in environment.deferred_runtime_asserts.values()

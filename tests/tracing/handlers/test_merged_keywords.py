@@ -25,7 +25,8 @@ def _of_a_function(more: dict[str, int]) -> object:
 
 
 def _of_two(more: dict[str, int]) -> object:
-    return _keywords(a=1, c=2, **more)
+    first = {"a": 1, "c": 2}
+    return _keywords(**first, **more)
 
 
 CALLS = [_of_a_class, _of_a_function, _of_two]
