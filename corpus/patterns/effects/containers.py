@@ -425,7 +425,7 @@ def a_table_with_one_entry_that_depends_on_data() -> Program:
     return program
 
 
-@pattern(signs, SPLIT)
+@pattern(signs, NO_MERGE)
 def a_table_with_one_entry_that_is_read_again() -> Program:
     def program(x: Tensor) -> tuple[Any, ...]:
         table = {"a": 1, "b": 2}
