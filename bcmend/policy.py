@@ -35,7 +35,7 @@ _CHOICES: Final = {
 _OWN_PACKAGE: Final = "bcmend"
 
 #: Packages that write: calls of theirs are deferred as a whole.
-WRITING: Final = ("rich", "tqdm")
+WRITING: Final = ("loguru", "rich", "structlog", "tqdm")
 
 # Tools that are no part of a model, whichever model it is.
 _NOT_REWRITTEN: Final = frozenset(

@@ -64,11 +64,16 @@ _WRITER_METHODS: Final = frozenset(
     """.split()
 )
 
+_LOGURU_METHODS: Final = frozenset(
+    "trace debug info success warning error critical exception log".split()
+)
+
 #: Methods, by the class that has them first; they are methods of subclasses too.
 _METHODS: Final[Mapping[str, frozenset[str]]] = {
     "logging.Logger": LOGGER_METHODS,
     "logging.LoggerAdapter": LOGGER_METHODS,
     "_io._IOBase": frozenset(["write", "writelines", "flush"]),
+    "loguru._logger.Logger": _LOGURU_METHODS,
     "pprint.PrettyPrinter": frozenset(["pprint"]),
     "rich.console.Console": frozenset(["print", "log", "rule", "print_json"]),
     "torch.utils.tensorboard.writer.SummaryWriter": _WRITER_METHODS,
