@@ -98,21 +98,27 @@ class Unreadable(BaseException):
     """
 
 
+#: Arms of a branch.
+_BOTH: Final = 2
+
+
 @dataclass(slots=True)
 class _Chain:
     """The branches being mended, outermost first, and the form in which each is tried.
 
-    ``arms`` counts the arms that were traced for the first, ``open_arms`` those being traced.
-    ``began``: when the first began, in steps; ``is_past_first_path``: an arm was
-    traced to its end since, or a branch has come inside itself, as where a loop is unrolled;
-    ``path``: how long that took.
+    ``arms`` counts the arms that were traced for the first, ``outer_arms`` its own, and
+    ``open_arms`` those being traced. ``began``: when the first began, in steps;
+    ``is_past_first_path``: an arm was traced to its end since, or a branch has come inside itself,
+    as where a loop is unrolled; ``path``: how long that took, through both arms of the first.
     """
 
     sites: list[LiveSite] = field(default_factory=list)
     forms: list[int] = field(default_factory=list)
     arms: int = 0
+    outer_arms: int = 0
     open_arms: int = 0
     began: int = 0
+    path_began: int = 0
     is_past_first_path: bool = False
     path: int = 0
 
@@ -134,13 +140,24 @@ class _Chain:
 
     def begin(self) -> None:
         """Begin with the outermost branch."""
-        self.arms, self.began, self.is_past_first_path = 0, budget.now(), False
+        self.arms = self.outer_arms = self.path = 0
+        self.began = self.path_began = budget.now()
+        self.is_past_first_path = False
+
+    def enter_arm(self) -> None:
+        """Begin with an arm; the second of the outermost branch has a first path of its own."""
+        self.arms += 1
+        if self.open_arms == 0 and len(self.sites) == 1:
+            self.outer_arms += 1
+            if self.outer_arms == _BOTH:
+                self.path_began, self.is_past_first_path = budget.now(), False
+        self.open_arms += 1
 
     def note_path(self) -> None:
-        """Note how long the first path through branches took, once."""
+        """Note how long the first path through branches took, once for each outermost arm."""
         if self.sites and not self.is_past_first_path:
             self.is_past_first_path = True
-            self.path = budget.now() - self.began
+            self.path += budget.now() - self.path_began
             budget.note_path(self.path)
 
     def end(self, *, is_mended: bool) -> None:
@@ -321,10 +338,9 @@ def in_one_more_arm(tx: compat.Tracer) -> Iterator[None]:
     """Trace an arm in a block. Raises ``TooDeep`` past the bound."""
     require_time(tx)
     chain = _CHAIN.of(tx.output)
-    chain.arms += 1
-    if chain.sites and chain.arms > ARMS:
+    if chain.sites and chain.arms >= ARMS:
         raise TooDeep(f"more than {ARMS} arms to trace")
-    chain.open_arms += 1
+    chain.enter_arm()
     try:
         yield
     finally:

@@ -74,6 +74,27 @@ def test_a_first_path_takes_as_long_as_it_takes(meter: _Meter) -> None:
     assert site.active
 
 
+def test_each_arm_of_the_outermost_branch_has_a_first_path(meter: _Meter) -> None:
+    tx, site = _tracer(), _site("tests.long")
+    with nesting_limits.mending(tx, site):
+        _arm(tx, meter, 1)  # as one that returns at once
+        with nesting_limits.in_one_more_arm(tx):
+            meter.steps += 1000 * budget.BRANCHES
+            nesting_limits.require_time(tx)
+    assert site.active
+
+
+def test_what_follows_the_first_paths_of_both_arms_counts(meter: _Meter) -> None:
+    tx, outer, inner = _tracer(), _site("tests.outer"), _site("tests.inner")
+    with pytest.raises(Falsified), nesting_limits.mending(tx, outer):
+        _arm(tx, meter, 1)
+        with nesting_limits.in_one_more_arm(tx), nesting_limits.mending(tx, inner):
+            _arm(tx, meter, 1)
+            _arm(tx, meter, budget.BRANCHES + 2 * budget.PATHS)
+            nesting_limits.require_time(tx)
+    assert outer.withdrawn == "search-too-long"
+
+
 def test_the_turns_of_a_loop_are_no_first_path(meter: _Meter) -> None:
     tx, site = _tracer(), _site("tests.loop")
     with pytest.raises(Falsified), nesting_limits.mending(tx, site):
