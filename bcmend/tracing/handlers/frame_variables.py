@@ -42,9 +42,9 @@ def _call_locals(inner: Any, self: Value, tx: compat.Tracer, *args: Value) -> Va
 
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_VARS, _PURPOSE)
-def _call_vars(inner: Any, self: Value, tx: compat.Tracer, *args: Value) -> Value:
-    found: Value = inner(self, tx, *args)
-    return found if args else _without_own_names(found)
+def _call_vars(inner: Any, self: Value, tx: compat.Tracer, *args: Value, **named: Value) -> Value:
+    found: Value = inner(self, tx, *args, **named)
+    return found if args or named else _without_own_names(found)
 
 
 @hooks.around(

@@ -23,11 +23,13 @@ UNTIL: Final = {
 _PURPOSE: Final = "what a container from before the call holds"
 
 
-def _track(inner: Any, self: compat.SideEffects, item: Any, variable: Any, **named: Any) -> Any:
+def _track(
+    inner: Any, self: compat.SideEffects, item: Any, variable: Any, *more: Any, **named: Any
+) -> Any:
     """Track an object; a deque that is limited has its limit in the model, under a guard."""
     if isinstance(item, deque) and isinstance(variable, compat.DequeVariable):
         _limit(item, variable)
-    return inner(self, item, variable, **named)
+    return inner(self, item, variable, *more, **named)
 
 
 for _name in (methods.TRACK_OBJECT, methods.TRACK_MUTABLE):

@@ -361,7 +361,7 @@ def _call_method(
 
 
 @hooks.around(compat.TensorVariable, methods.READ_WHAT_HAS_CHANGED, _PURPOSE)
-def _read_again(inner: Any, variable: Any, tx: compat.Tracer, *others: Any) -> None:
+def _read_again(inner: Any, variable: Any, tx: compat.Tracer, *others: Any, **named: Any) -> None:
     """Model ``x[row][0] = 1``, behind which Dynamo looks at the view."""
     with _view_regenerated(tx, variable):
-        inner(variable, tx, *others)
+        inner(variable, tx, *others, **named)

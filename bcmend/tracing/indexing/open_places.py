@@ -220,10 +220,10 @@ def _numbers_among_keys(container: Any) -> tuple[int, ...]:
 
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_GETITEM, "items at data-dependent places")
-def _item(inner: Any, variable: Any, tx: compat.Tracer, *operands: Value) -> Any:
+def _item(inner: Any, variable: Any, tx: compat.Tracer, *operands: Value, **named: Value) -> Any:
     """Model ``container[number]``."""
-    if not capture_mode.may_be_mended(tx):
-        return inner(variable, tx, *operands)
+    if named or not capture_mode.may_be_mended(tx):
+        return inner(variable, tx, *operands, **named)
     place = open_place(tx, operands)
     if place is not None and place.is_decided:
         if not place.keys:

@@ -42,9 +42,9 @@ _READ: Final[Slot[set[str]]] = Slot(set, rolls_back=False)
 
 
 @hooks.around(compat.builder, methods.IS_DYNAMIC_SOURCE, "integers that calls count", gate=None)
-def _is_dynamic(inner: Any, name: str, *more: Any) -> bool:
+def _is_dynamic(inner: Any, name: str, *more: Any, **named: Any) -> bool:
     """Return whether an integer, by the expression that Dynamo finds it by, is to be an input."""
-    if inner(name, *more):
+    if inner(name, *more, **named):
         return True
     tx = size_questions.translator_of_this_thread()
     if tx is None or not (_may_vary() and capture_mode.in_mended_code(tx)):

@@ -112,3 +112,18 @@ def test_only_what_the_class_has_of_its_base_is_answered(
     member: enum.Enum, kind: type, name: str, expected: bool
 ) -> None:
     assert enum_members._is_inherited(member, kind, name) is expected
+
+
+@pytest.mark.parametrize("find", [lambda: _Plain("Mean"), lambda: _Plain["MEAN"]])
+def test_a_member_is_found_by_value_and_by_name(find: Callable[[], _Plain]) -> None:
+    def program(x: Tensor) -> tuple[Tensor, _Plain]:
+        found = find()
+        if x.sum() > 0:
+            x = x * 2
+        return (x + 1 if found is _Plain.MEAN else x - 1), found
+
+    x = torch.ones(2)
+    mended = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    for each in (x, -x):
+        torch.testing.assert_close(mended(each)[0], program(each)[0])
+        assert mended(each)[1] is _Plain.MEAN
