@@ -15,14 +15,37 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 #: A path in backticks that begins with a folder of the project and has no placeholder.
 _PATH = re.compile(r"`((?:bcmend|tests|corpus|bench|docs)/[\w./]+)`")
-_LINK = re.compile(r"\]\(([\w./]+\.md)\)")
+_LINK = re.compile(r"\]\(([\w./]+\.md)(?:#[\w-]+)?\)")
+#: A link to a file of the repository as a package index needs it, with its place in a page.
+_IN_THE_REPOSITORY = re.compile(
+    r"\((?:https://github\.com/bcmend/bcmend/blob|https://raw\.githubusercontent\.com/bcmend/bcmend)"
+    r"/main/([^)#]+)(?:#([^)]*))?\)"
+)
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def missing_in(text: str, folder: Path) -> list[str]:
     """Return the files, packages and pages that a text names and that are not there."""
     paths = [each for each in _PATH.findall(text) if not (ROOT / each).exists()]
     modules = [each for each in paths if not (ROOT / f"{each}.py").exists()]
-    return modules + [each for each in _LINK.findall(text) if not (folder / each).exists()]
+    linked = [each for each in _LINK.findall(text) if not (folder / each).exists()]
+    return modules + linked + [each for each in _absolute(text) if not _is_there(each)]
+
+
+def _absolute(text: str) -> list[str]:
+    """Return the targets of absolute links to the repository, as ``docs/page.md#place``."""
+    return ["#".join(filter(None, each)) for each in _IN_THE_REPOSITORY.findall(text)]
+
+
+def _is_there(target: str) -> bool:
+    path, _, place = target.partition("#")
+    if not (ROOT / path).is_file():
+        return False
+    if not place:
+        return True
+    headings = _HEADING.findall((ROOT / path).read_text(encoding="utf-8"))
+    words = (re.sub(r"[^\w\s-]", "", each.lower()) for each in headings)
+    return place in {re.sub(r"\s+", "-", each.strip()) for each in words}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -33,6 +56,22 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 def test_what_is_not_there_is_found() -> None:
     text = "`bcmend/nothing.py`, `bcmend/cli`, `tests/rewrite` and [a page](nothing.md)"
     assert missing_in(text, ROOT) == ["bcmend/nothing.py", "nothing.md"]
+
+
+def test_absolute_links_are_looked_up_in_the_checkout() -> None:
+    main = "https://github.com/bcmend/bcmend/blob/main"
+    text = f"[a]({main}/docs/verify.md#all-sides) [b]({main}/docs/verify.md#no) [c]({main}/no.md)"
+    assert missing_in(text, ROOT) == ["docs/verify.md#no", "no.md"]
+    picture = "![d](https://raw.githubusercontent.com/bcmend/bcmend/main/docs/no.svg)"
+    assert missing_in(picture, ROOT) == ["docs/no.svg"]
+
+
+def test_the_readme_has_absolute_links_alone() -> None:
+    """A package index shows it apart from the files beside it."""
+    readme = PAGES[0].read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)]+)\)", readme)
+    assert [each for each in targets if not each.startswith(("https://", "#"))] == []
+    assert len(_absolute(readme)) > 10
 
 
 def test_every_page_is_linked_from_another() -> None:
