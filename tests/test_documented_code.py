@@ -10,6 +10,7 @@ by ``tests/testing/test_action.py``.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import logging
 import re
 import shlex
@@ -23,6 +24,7 @@ from typing import Any
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 
 from bcmend import cli
 from bcmend.testing import plugin
@@ -108,6 +110,15 @@ def _pip(arguments: list[str]) -> None:
             assert extra[1] is None or extra[1] in project["optional-dependencies"], word
 
 
+def _towncrier(arguments: list[str]) -> None:
+    assert arguments[0] == "build" and "--version" in arguments
+    assert {each for each in arguments if each.startswith("--")} <= {
+        "--draft",
+        "--version",
+        "--yes",
+    }
+
+
 def _paths(arguments: list[str]) -> None:
     """Accept arguments of which those that look like paths are there."""
     assert [each for each in arguments if "/" in each and not (ROOT / each).exists()] == []
@@ -128,6 +139,7 @@ _PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "pip": _pip,
     "ruff": _paths,
     "mypy": _paths,
+    "towncrier": _towncrier,
     "mkdocs": lambda arguments: _paths(["mkdocs.yml"]),
 }
 _MODULES: dict[str, Callable[[list[str]], None]] = {
@@ -191,8 +203,9 @@ def place(
     plugin.pytest_configure(pytestconfig)  # which an older installation does not load
     compile_ = torch.compile
 
-    def quickly(*arguments: Any, backend: Any = "eager", **named: Any) -> Any:
-        return compile_(*arguments, backend=backend, **named)
+    def quickly(*arguments: Any, backend: Any = "inductor", **named: Any) -> Any:
+        chosen = "eager" if backend == "inductor" else backend
+        return compile_(*arguments, backend=chosen, **named)
 
     monkeypatch.setattr(torch, "compile", quickly)
     monkeypatch.setattr(logging.getLogger("bcmend"), "level", logging.NOTSET)
@@ -206,6 +219,19 @@ def place(
             del sys.modules[name]
 
 
+def _libraries() -> set[str]:
+    """Return the names of what the extra ``works-with`` installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = map(Requirement, project["optional-dependencies"]["works-with"])
+    return {each.name for each in wanted if each.name != project["name"]}
+
+
+def lacks_a_library(block: Block) -> bool:
+    """Return whether a block names a library that is not installed here."""
+    named = _libraries() & set(re.findall(r"\w+", block.text))
+    return any(importlib.util.find_spec(each) is None for each in named)
+
+
 def _run(page: Path, place: Path) -> None:
     """Run what can be run of a page, in the order in which it stands."""
     module = ModuleType(f"page_{page.stem}")
@@ -215,6 +241,9 @@ def _run(page: Path, place: Path) -> None:
     source.write_text(_as_source(blocks), encoding="utf-8")
     for block in blocks:
         if block.language == "python":
+            if lacks_a_library(block):
+                compile(block.text, str(page), "exec")
+                continue
             if block.file is not None:
                 (place / block.file).write_text(block.text, encoding="utf-8")
                 files.add(block.file)
@@ -261,12 +290,21 @@ def test_commands_are_taken_apart() -> None:
     assert list(commands_of(text)) == [explained, ["a/b", "x"], ["c"]]
 
 
+def test_a_block_that_names_a_library_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, other = (Block(1, "python", f"import {name}\n", None) for name in ("peft", "torch"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert lacks_a_library(block) and not lacks_a_library(other)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert not lacks_a_library(block)
+
+
 WRONG = [
     "python -m bcmend explain",
     "python -m bcmend report a:b --fast",
     "python -m pytest tests/nothing",
     "python -m tests.nothing",
     "python -m corpus.models --nothing",
+    "towncrier build --nothing --version 0.3.0",
     "python program.py",
     ".venv/bin/pip install -c constraints.txt '.[nothing]'",
     ".venv/bin/pip install -c nothing.txt .",
