@@ -83,7 +83,7 @@ def test_every_page_is_linked_from_another() -> None:
 
 def test_every_page_is_in_the_menu_once() -> None:
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    listed = re.findall(r": (\w+\.md)$", menu, re.MULTILINE)
+    listed = re.findall(r"[:-] (\w+\.md)$", menu, re.MULTILINE)
     assert sorted(listed) == sorted(page.name for page in PAGES[1:])
 
 

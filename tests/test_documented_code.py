@@ -192,6 +192,14 @@ def test_commands_are_those_that_there_are(page: Path) -> None:
                     check_command(command)
 
 
+def _renew_streams() -> None:
+    """Give handlers of libraries that an earlier page has imported the stream of this one."""
+    for logger in list(logging.root.manager.loggerDict.values()):
+        for handler in getattr(logger, "handlers", ()):
+            if isinstance(handler, logging.StreamHandler) and handler.stream.closed:
+                handler.setStream(sys.stderr)
+
+
 @pytest.fixture
 def place(
     tmp_path: Path,
@@ -200,6 +208,7 @@ def place(
     dynamo_begun_anew: None,
 ) -> Iterator[Path]:
     """A working directory with what a page writes; nothing is handed to a compiler."""
+    _renew_streams()
     plugin.pytest_configure(pytestconfig)  # which an older installation does not load
     compile_ = torch.compile
 
