@@ -197,7 +197,8 @@ def _renew_streams() -> None:
     for logger in list(logging.root.manager.loggerDict.values()):
         for handler in getattr(logger, "handlers", ()):
             if isinstance(handler, logging.StreamHandler) and handler.stream.closed:
-                handler.setStream(sys.stderr)
+                handler.stream = sys.stderr  # `setStream` would flush the closed one
+                vars(handler).pop("flush", None)  # transformers binds that of the closed one
 
 
 @pytest.fixture
