@@ -110,6 +110,12 @@ def test_the_interface_names_every_function_and_command() -> None:
     assert [each for each in commands if f"python -m bcmend {each} " not in page] == []
 
 
+def test_the_page_of_docstrings_has_every_public_name_once() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^::: bcmend\.(\w+)$", page, re.MULTILINE)
+    assert sorted(shown) == sorted(name for name in bcmend.__all__ if name != "__version__")
+
+
 def test_all_name_the_layers_of_tracing_in_the_same_order() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
