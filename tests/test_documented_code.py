@@ -273,14 +273,16 @@ def test_the_code_of_a_page_runs(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_the_report_in_the_readme_is_what_its_code_prints(
-    place: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("page", "model"), [(ROOT / "README.md", "Net"), (ROOT / "docs" / "tutorial.md", "Classifier")]
+)
+def test_the_report_on_a_page_is_what_its_code_prints(
+    page: Path, model: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All but the versions, and the place: there the code is a file of its own."""
-    page, *_ = PAGES
     _run(page, place)
     printed = _without_places(capsys.readouterr().out)
-    (sample,) = [each.text for each in _blocks(page) if each.text.startswith("bcmend: Net\n")]
+    (sample,) = [each.text for each in _blocks(page) if each.text.startswith(f"bcmend: {model}\n")]
     assert _without_places(sample) in printed
 
 

@@ -185,7 +185,8 @@ def test_the_version_is_the_same_wherever_it_stands():
     cited = re.findall(r"^(?:version|date-released): (\S+)$", citation, re.M)
     assert tuple(cited) == newest
     assert newest[0] == PROJECT["version"] == bcmend.__version__
-    assert re.findall(r"^versions +bcmend (\S+),", README, re.M) == [PROJECT["version"]]
+    for page in (README, (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")):
+        assert re.findall(r"^versions +bcmend (\S+),", page, re.M) == [PROJECT["version"]]
 
 
 def test_the_badges_are_what_is_tested():
