@@ -15,14 +15,37 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 #: A path in backticks that begins with a folder of the project and has no placeholder.
 _PATH = re.compile(r"`((?:bcmend|tests|corpus|bench|docs)/[\w./]+)`")
-_LINK = re.compile(r"\]\(([\w./]+\.md)\)")
+_LINK = re.compile(r"\]\(([\w./]+\.md)(?:#[\w-]+)?\)")
+#: A link to a file of the repository as a package index needs it, with its place in a page.
+_IN_THE_REPOSITORY = re.compile(
+    r"\((?:https://github\.com/bcmend/bcmend/blob|https://raw\.githubusercontent\.com/bcmend/bcmend)"
+    r"/main/([^)#]+)(?:#([^)]*))?\)"
+)
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def missing_in(text: str, folder: Path) -> list[str]:
     """Return the files, packages and pages that a text names and that are not there."""
     paths = [each for each in _PATH.findall(text) if not (ROOT / each).exists()]
     modules = [each for each in paths if not (ROOT / f"{each}.py").exists()]
-    return modules + [each for each in _LINK.findall(text) if not (folder / each).exists()]
+    linked = [each for each in _LINK.findall(text) if not (folder / each).exists()]
+    return modules + linked + [each for each in _absolute(text) if not _is_there(each)]
+
+
+def _absolute(text: str) -> list[str]:
+    """Return the targets of absolute links to the repository, as ``docs/page.md#place``."""
+    return ["#".join(filter(None, each)) for each in _IN_THE_REPOSITORY.findall(text)]
+
+
+def _is_there(target: str) -> bool:
+    path, _, place = target.partition("#")
+    if not (ROOT / path).is_file():
+        return False
+    if not place:
+        return True
+    headings = _HEADING.findall((ROOT / path).read_text(encoding="utf-8"))
+    words = (re.sub(r"[^\w\s-]", "", each.lower()) for each in headings)
+    return place in {re.sub(r"\s+", "-", each.strip()) for each in words}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -35,6 +58,22 @@ def test_what_is_not_there_is_found() -> None:
     assert missing_in(text, ROOT) == ["bcmend/nothing.py", "nothing.md"]
 
 
+def test_absolute_links_are_looked_up_in_the_checkout() -> None:
+    main = "https://github.com/bcmend/bcmend/blob/main"
+    text = f"[a]({main}/docs/verify.md#all-sides) [b]({main}/docs/verify.md#no) [c]({main}/no.md)"
+    assert missing_in(text, ROOT) == ["docs/verify.md#no", "no.md"]
+    picture = "![d](https://raw.githubusercontent.com/bcmend/bcmend/main/docs/no.svg)"
+    assert missing_in(picture, ROOT) == ["docs/no.svg"]
+
+
+def test_the_readme_has_absolute_links_alone() -> None:
+    """A package index shows it apart from the files beside it, and gives headings other names."""
+    readme = PAGES[0].read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)]+)\)", readme)
+    assert [each for each in targets if not each.startswith("https://")] == []
+    assert len(_absolute(readme)) > 10
+
+
 def test_every_page_is_linked_from_another() -> None:
     texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
     for page in [each for each in PAGES[1:] if each.name != "index.md"]:
@@ -44,7 +83,7 @@ def test_every_page_is_linked_from_another() -> None:
 
 def test_every_page_is_in_the_menu_once() -> None:
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    listed = re.findall(r": (\w+\.md)$", menu, re.MULTILINE)
+    listed = re.findall(r"[:-] (\w+\.md)$", menu, re.MULTILINE)
     assert sorted(listed) == sorted(page.name for page in PAGES[1:])
 
 
@@ -69,6 +108,12 @@ def test_the_interface_names_every_function_and_command() -> None:
     commands = re.findall(r"add_parser\(\s*\"(\w+)\"", source)
     assert "report" in commands
     assert [each for each in commands if f"python -m bcmend {each} " not in page] == []
+
+
+def test_the_page_of_docstrings_has_every_public_name_once() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^::: bcmend\.(\w+)$", page, re.MULTILINE)
+    assert sorted(shown) == sorted(name for name in bcmend.__all__ if name != "__version__")
 
 
 def test_all_name_the_layers_of_tracing_in_the_same_order() -> None:

@@ -10,6 +10,7 @@ by ``tests/testing/test_action.py``.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import logging
 import re
 import shlex
@@ -23,6 +24,7 @@ from typing import Any
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 
 from bcmend import cli
 from bcmend.testing import plugin
@@ -108,6 +110,15 @@ def _pip(arguments: list[str]) -> None:
             assert extra[1] is None or extra[1] in project["optional-dependencies"], word
 
 
+def _towncrier(arguments: list[str]) -> None:
+    assert arguments[0] == "build" and "--version" in arguments
+    assert {each for each in arguments if each.startswith("--")} <= {
+        "--draft",
+        "--version",
+        "--yes",
+    }
+
+
 def _paths(arguments: list[str]) -> None:
     """Accept arguments of which those that look like paths are there."""
     assert [each for each in arguments if "/" in each and not (ROOT / each).exists()] == []
@@ -128,6 +139,7 @@ _PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "pip": _pip,
     "ruff": _paths,
     "mypy": _paths,
+    "towncrier": _towncrier,
     "mkdocs": lambda arguments: _paths(["mkdocs.yml"]),
 }
 _MODULES: dict[str, Callable[[list[str]], None]] = {
@@ -180,6 +192,15 @@ def test_commands_are_those_that_there_are(page: Path) -> None:
                     check_command(command)
 
 
+def _renew_streams() -> None:
+    """Give handlers of libraries that an earlier page has imported the stream of this one."""
+    for logger in list(logging.root.manager.loggerDict.values()):
+        for handler in getattr(logger, "handlers", ()):
+            if isinstance(handler, logging.StreamHandler) and handler.stream.closed:
+                handler.stream = sys.stderr  # `setStream` would flush the closed one
+                vars(handler).pop("flush", None)  # transformers binds that of the closed one
+
+
 @pytest.fixture
 def place(
     tmp_path: Path,
@@ -188,11 +209,13 @@ def place(
     dynamo_begun_anew: None,
 ) -> Iterator[Path]:
     """A working directory with what a page writes; nothing is handed to a compiler."""
+    _renew_streams()
     plugin.pytest_configure(pytestconfig)  # which an older installation does not load
     compile_ = torch.compile
 
-    def quickly(*arguments: Any, backend: Any = "eager", **named: Any) -> Any:
-        return compile_(*arguments, backend=backend, **named)
+    def quickly(*arguments: Any, backend: Any = "inductor", **named: Any) -> Any:
+        chosen = "eager" if backend == "inductor" else backend
+        return compile_(*arguments, backend=chosen, **named)
 
     monkeypatch.setattr(torch, "compile", quickly)
     monkeypatch.setattr(logging.getLogger("bcmend"), "level", logging.NOTSET)
@@ -206,6 +229,19 @@ def place(
             del sys.modules[name]
 
 
+def _libraries() -> set[str]:
+    """Return the names of what the extra ``works-with`` installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = map(Requirement, project["optional-dependencies"]["works-with"])
+    return {each.name for each in wanted if each.name != project["name"]}
+
+
+def lacks_a_library(block: Block) -> bool:
+    """Return whether a block names a library that is not installed here."""
+    named = _libraries() & set(re.findall(r"\w+", block.text))
+    return any(importlib.util.find_spec(each) is None for each in named)
+
+
 def _run(page: Path, place: Path) -> None:
     """Run what can be run of a page, in the order in which it stands."""
     module = ModuleType(f"page_{page.stem}")
@@ -215,6 +251,9 @@ def _run(page: Path, place: Path) -> None:
     source.write_text(_as_source(blocks), encoding="utf-8")
     for block in blocks:
         if block.language == "python":
+            if lacks_a_library(block):
+                compile(block.text, str(page), "exec")
+                continue
             if block.file is not None:
                 (place / block.file).write_text(block.text, encoding="utf-8")
                 files.add(block.file)
@@ -234,14 +273,16 @@ def test_the_code_of_a_page_runs(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_the_report_in_the_readme_is_what_its_code_prints(
-    place: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("page", "model"), [(ROOT / "README.md", "Net"), (ROOT / "docs" / "tutorial.md", "Classifier")]
+)
+def test_the_report_on_a_page_is_what_its_code_prints(
+    page: Path, model: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All but the versions, and the place: there the code is a file of its own."""
-    page, *_ = PAGES
     _run(page, place)
     printed = _without_places(capsys.readouterr().out)
-    (sample,) = [each.text for each in _blocks(page) if each.text.startswith("bcmend: Net\n")]
+    (sample,) = [each.text for each in _blocks(page) if each.text.startswith(f"bcmend: {model}\n")]
     assert _without_places(sample) in printed
 
 
@@ -261,12 +302,21 @@ def test_commands_are_taken_apart() -> None:
     assert list(commands_of(text)) == [explained, ["a/b", "x"], ["c"]]
 
 
+def test_a_block_that_names_a_library_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, other = (Block(1, "python", f"import {name}\n", None) for name in ("peft", "torch"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert lacks_a_library(block) and not lacks_a_library(other)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert not lacks_a_library(block)
+
+
 WRONG = [
     "python -m bcmend explain",
     "python -m bcmend report a:b --fast",
     "python -m pytest tests/nothing",
     "python -m tests.nothing",
     "python -m corpus.models --nothing",
+    "towncrier build --nothing --version 0.3.0",
     "python program.py",
     ".venv/bin/pip install -c constraints.txt '.[nothing]'",
     ".venv/bin/pip install -c nothing.txt .",

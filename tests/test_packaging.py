@@ -16,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import bcmend
 from bcmend import releases
 from bcmend.bytecode import behavior
 from bcmend.dynamo.contract import recorded
@@ -174,13 +175,47 @@ def test_the_public_check_tests_every_release_on_its_pythons():
 
 
 def test_the_check_can_be_executed():
-    assert all(os.access(ROOT / ".ci" / name, os.X_OK) for name in ("run", "next"))
+    assert all(os.access(ROOT / ".ci" / name, os.X_OK) for name in ("run", "next", "package"))
 
 
-def test_the_links_of_the_readme_lead_somewhere():
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", README)
-    assert targets
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+def test_the_version_is_the_same_wherever_it_stands():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.findall(r"^## (\S+) \((\S+)\)$", changes, re.M)[0]
+    cited = re.findall(r"^(?:version|date-released): (\S+)$", citation, re.M)
+    assert tuple(cited) == newest
+    assert newest[0] == PROJECT["version"] == bcmend.__version__
+    for page in (README, (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")):
+        assert re.findall(r"^versions +bcmend (\S+),", page, re.M) == [PROJECT["version"]]
+
+
+def test_the_badges_are_what_is_tested():
+    pythons, releases = PYTHONS, [each.minor for each in recorded.releases()]
+    found = re.findall(r"badge/(\w+)-([\d.]+)%20to%20([\d.]+)-", README)
+    ends = [("python", pythons[0], pythons[-1]), ("torch", releases[0], releases[-1])]
+    assert found == ends
+
+
+def test_what_is_published_has_been_checked():
+    """Both the check and the workflow run the one script, and only what it built is published."""
+    workflow = (ROOT / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8")
+    build, _, publish = workflow.partition("\n  publish:\n")
+    assert '.ci/package dist "$GITHUB_REF_NAME"' in build and "id-token" not in build
+    assert "needs: build" in publish and "id-token: write" in publish
+    assert "secrets." not in workflow
+    assert ".ci/package " in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_fragments_of_the_changelog_have_a_kind():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    kinds = [each["directory"] for each in settings["towncrier"]["type"]]
+    folder = ROOT / settings["towncrier"]["directory"]
+    names = {each.name for each in folder.iterdir()}
+    assert "README.md" in names
+    pattern = rf"[+\w-]+\.({'|'.join(kinds)})\.md"
+    assert [each for each in names - {"README.md"} if not re.fullmatch(pattern, each)] == []
+    start = settings["towncrier"]["start_string"]
+    assert (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").count(start) == 1
 
 
 def test_the_package_says_that_it_is_typed():
