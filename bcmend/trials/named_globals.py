@@ -1,7 +1,7 @@
 """The globals that belong to an object: data of its module that its code names.
 
 Functions and classes of the same module are followed. What a global holds is looked up when it is
-asked for, since it may be bound anew. Code is read before anything is patched.
+asked for, since it may be bound anew. Code is read as it was before it was patched.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.bytecode.names_used import code_objects
+from bcmend.patching.table import TABLE
 
 _NO_DATA: Final = (FunctionType, BuiltinFunctionType, ModuleType, type)
 
@@ -60,7 +61,7 @@ def _named(value: Any, seen: set[int]) -> Iterator[tuple[dict[str, Any], str]]:
                 yield from _named(getattr(each, "__func__", each), seen)
     elif isinstance(value, FunctionType) and str(value.__module__).partition(".")[0] != "torch":
         namespace = value.__globals__
-        names = {name for code in code_objects(value.__code__) for name in code.co_names}
+        names = {name for code in code_objects(TABLE.as_written(value)) for name in code.co_names}
         for name in sorted(names & namespace.keys()):
             held = namespace[name]
             if not isinstance(held, _NO_DATA) and not name.startswith("__"):

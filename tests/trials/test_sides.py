@@ -412,6 +412,16 @@ def test_the_policy_that_something_is_patched_with_is_used() -> None:
     assert found.sides.sites == 1
 
 
+def test_sides_are_taken_of_what_was_compiled_before() -> None:
+    def program(x: Tensor) -> Tensor:
+        return x * 2 if x.sum() > 0 else x - 1
+
+    torch.compile(bcmend.patch(program), backend="eager")(torch.ones(2))
+    verdict = bcmend.verify(program, torch.ones(2), sides="all")
+    assert verdict.equal and verdict.sides is not None
+    assert {each.status for each in verdict.sides.records} == {"seen", "forced"}
+
+
 def test_nothing_is_left_behind() -> None:
     model = Chooses()
     code, names = Chooses.forward.__code__, set(Chooses.forward.__globals__)
