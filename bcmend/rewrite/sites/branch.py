@@ -153,8 +153,10 @@ def _passed(
             everywhere = frozenset(range(len(facts.graph.blocks)))
             later = live_by_flags(facts, flags, branch.join, everywhere, frozenset())
         outputs = tuple(sorted(touches.written & later))
-        if touches.deleted & later:
-            return _unbound(touches.deleted & later)
+        # An inlined comprehension clears the variables that it shadows, and restores them.
+        unbound = (touches.deleted & later) - facts.liveness.bound_in[branch.join]
+        if unbound:
+            return _unbound(unbound)
     inputs = _inputs(facts, branch.jump, arms, touches, outputs, flags)
     return inputs if isinstance(inputs, SiteRefusal) else (inputs, outputs)
 
