@@ -65,6 +65,7 @@ equal: Final = _Fixed("COMPARE_OP", Compare.EQ)
 return_value: Final = _Fixed("RETURN_VALUE")
 raise_value: Final = _Fixed("RAISE_VARARGS", 1)
 raise_again: Final = _Fixed("RERAISE", 0)  # adds no entry to the traceback
+negate: Final = _Fixed("UNARY_NOT")  # what is true becomes False
 _to_bool: Final = _Fixed("TO_BOOL")
 
 

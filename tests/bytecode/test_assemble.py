@@ -438,9 +438,10 @@ def test_an_instruction_of_another_python_is_refused() -> None:
 
 @pytest.mark.skipif("TO_BOOL" not in dis.opmap, reason="this Python has no such instruction")
 def test_a_truth_that_the_next_instruction_does_not_read_is_refused() -> None:
-    items = [*emit.load_const(1), Instruction("TO_BOOL"), Instruction("NOP"), HERE]
+    jump = emit.jump_if_false(HERE)[-1]
+    items = [*emit.load_const(1), Instruction("TO_BOOL"), Instruction("NOP"), jump, HERE, *RETURN]
     with pytest.raises(AssembleError, match="TO_BOOL in front of NOP"):
-        assemble(shape_of(), [*items, *emit.jump_if_false(HERE), *RETURN], [])
+        assemble(shape_of(), items, [])
 
 
 def test_for_iter_does_not_go_backward() -> None:

@@ -86,3 +86,17 @@ def test_an_exception_leaves_a_block_that_swallows_none() -> None:
         return [call(x, True), call(-x, True), call(x, True)]
 
     assert_equivalent(lambda: program, inputs)
+
+
+def test_of_two_nots_a_cast_to_a_bool_is_left_alone() -> None:
+    """Dynamo fails at it, but not in mended code: the branch stands in front of it."""
+
+    def program(x: Tensor, found: list[int]) -> Any:
+        x = x + 1 if x.sum() > 0 else x * 2
+        return x, not not found, [not not each for each in found]
+
+    def inputs() -> list[Any]:
+        x = torch.tensor([1.0, 2.0])
+        return [call(x, [0, 1]), call(-x, [0, 1]), call(x, [])]
+
+    assert_equivalent(lambda: program, inputs)

@@ -1,5 +1,7 @@
 """Give code of each Python the form that all but the newest compilers write.
 
+From 3.13 on nothing but a cast to a bool is left of ``not not x``, where a jump or a ``not``
+follows every other. Dynamo takes it that one does (``TO_BOOL``, torch/_dynamo/symbolic_convert.py).
 From 3.14 on the compiler writes some constructs in another shape, which means the same:
 
 * The test of a ``while`` stands once, at the start of the loop, and a jump leads back to it.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import CodeType
 
 from bytecode.instr import CommonConstant
@@ -23,7 +26,15 @@ from bcmend.bytecode import behavior, emit
 from bcmend.bytecode.assemble import Item
 from bcmend.bytecode.decode import decode
 from bcmend.bytecode.instructions import FunctionCode, Instruction, Label
-from bcmend.bytecode.opcodes import COMMON_CONSTANTS, COPIES, IDENTITIES, TRUTH_JUMPS, row
+from bcmend.bytecode.opcodes import (
+    COMMON_CONSTANTS,
+    COPIES,
+    IDENTITIES,
+    NOTS,
+    TRUTH_JUMPS,
+    TRUTHS,
+    row,
+)
 from bcmend.rewrite.passes.rearrange import rewritten
 
 #: Builtins that are inlined, as the compiler writes what they are compared with.
@@ -41,9 +52,31 @@ def in_common_form(code: CodeType) -> FunctionCode:
         DecodeError: it has no canonical form.
     """
     function = decode(code)
+    if behavior.HAS_TO_BOOL:
+        function = _with_casts_read(function)
     if behavior.SOME_BUILTINS_ARE_INLINED:
         function = _with_calls(function)
     return _with_tests_at_ends(function) if behavior.LOOPS_TEST_ONCE else function
+
+
+def _with_casts_read(function: FunctionCode) -> FunctionCode:
+    """Return the function with two ``not`` behind each cast to a bool that nothing else reads."""
+    code = function.instructions
+    alone = {
+        index
+        for index, (one, after) in enumerate(pairwise(code))
+        if one.op in TRUTHS and after.op not in TRUTH_JUMPS | NOTS
+    }
+    if not alone:
+        return function
+
+    def replacement(index: int, instruction: Instruction) -> Iterator[Item]:
+        yield instruction
+        if index in alone:
+            for each in emit.negate(instruction.location) * 2:
+                yield each._replace(offset=instruction.offset)
+
+    return rewritten(function, replacement)
 
 
 def inlines_builtins(code: CodeType) -> bool:

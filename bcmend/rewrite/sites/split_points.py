@@ -20,6 +20,7 @@ from bcmend.bytecode.opcodes import (
     ITERATORS,
     KEYWORD_NAMES,
     LOOP_ENDS,
+    TRUTHS,
     row,
 )
 from bcmend.cfg.dominance import EXIT
@@ -72,9 +73,10 @@ def _places(facts: Facts, offsets: Collection[int]) -> tuple[int, ...]:
         for index, each in enumerate(instructions)
         if each.offset in offsets and (index == 0 or instructions[index - 1].offset != each.offset)
     )
-    # The names of a call's keywords are set right before it, and belong to no operand.
+    # The names of a call's keywords are set right before it, and belong to no operand; a cast to a
+    # bool and what reads it stay together.
     return tuple(
-        index - (index > 0 and instructions[index - 1].op in KEYWORD_NAMES)
+        index - (index > 0 and instructions[index - 1].op in KEYWORD_NAMES | TRUTHS)
         for index in found
         if facts.stacks[index] is not None
     )
@@ -84,6 +86,7 @@ def _ends(facts: Facts, index: int) -> Iterator[int]:
     """Yield where a split may end: behind the instruction, and behind its statement.
 
     Not between what loads a method and its call: a NULL that is loaded with it cannot be stored.
+    Nor between a cast to a bool and what reads it (``TRUTHS``).
     """
     if facts.instructions[index].op in KEYWORD_NAMES:
         index += 1
@@ -93,7 +96,8 @@ def _ends(facts: Facts, index: int) -> Iterator[int]:
         following += 1
         depth = facts.depth_before(following)
         is_next = following == index + 1 and not loads_null
-        if is_next or (depth is not None and depth <= lowest):
+        is_behind = is_next or (depth is not None and depth <= lowest)
+        if is_behind and facts.instructions[following - 1].op not in TRUTHS:
             yield following
         if depth is None or depth <= lowest:
             break

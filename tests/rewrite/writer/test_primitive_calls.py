@@ -58,7 +58,8 @@ def test_the_condition_is_asked_about_and_comes_back_for_the_original_jump(
     write_condition_test(stretch, SITE, original)
     stretch.add([*emit.load_const("mended"), *emit.return_value()])
     write_original_test(stretch, original)
-    stretch.add([*emit.jump_if_true(is_true), *emit.load_const("false"), *emit.return_value()])
+    jump = emit.jump_if_true(is_true)[-1]  # the cast to a bool stands in front of it
+    stretch.add([jump, *emit.load_const("false"), *emit.return_value()])
     stretch.add([is_true, *emit.load_const("true"), *emit.return_value()])
     primitives = _Primitives(answer)
     found = _run(stretch.items, primitives, x=condition)

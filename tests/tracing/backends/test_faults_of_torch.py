@@ -876,3 +876,14 @@ def test_a_dictionary_that_grows_while_it_is_gone_over_backwards_is_no_error() -
         return x + 1, len(held)
 
     assert _last_of(program, 1)[1] == 4
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="no cast is left of it on this Python")
+def test_two_nots_are_an_error() -> None:
+    """``_with_casts_read`` in ``bcmend/rewrite/passes/common_form.py``"""
+
+    def program(x: Tensor) -> Any:
+        return x + 1, not not x.shape[0]
+
+    with pytest.raises(AssertionError, match="POP_JUMP_IF_TRUE"):
+        torch.compile(program, backend="eager", fullgraph=True)(torch.zeros(1))
