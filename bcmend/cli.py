@@ -116,7 +116,7 @@ def _add_trials(commands: Any) -> None:
     )
     _add_call(bench, "json", "html")
     bench.add_argument("--train", action="store_true", help=_TRAIN)
-    seconds = "after how many no more later calls are made; 60 if left out"
+    seconds = "how long later calls are made, behind the first ones; 60 if left out"
     bench.add_argument("--seconds", type=float, default=60.0, help=seconds)
     verify = commands.add_parser(
         "verify",
@@ -297,7 +297,9 @@ def _bench(parsed: argparse.Namespace) -> int:
     except BcmendError as error:
         raise _InputError(f"cannot measure {parsed.target}: {_first_line(error)}") from error
     print(_formed(found, parsed.format))
-    return _status_of_call(found.raised, parsed) or int(bool(found.mended.raised))
+    if found.raised:
+        return _status_of_call(found.raised, parsed)
+    return int(bool(found.mended.raised))
 
 
 def _verify(parsed: argparse.Namespace) -> int:

@@ -238,6 +238,7 @@ def _of_times(found: Benchmark) -> str:
     return ", ".join(parts)
 
 
+_IN: Final = {"eager": "in eager execution", "stock": "stock", "mended": "mended"}
 _NAMED: Final = {"stock": "stock's", "eager": "eager's"}
 
 
@@ -257,7 +258,7 @@ def _rows(found: Benchmark) -> Iterator[tuple[str, ...]]:
     """Yield the rows of the table: what it is, eager, stock, mended. Those that say nothing go."""
     sides = found.eager, found.stock, found.mended
     rows = (
-        ("later call", [_spread(each.later) for each in sides]),
+        ("later call", ["raised" if each.raised else _spread(each.later) for each in sides]),
         ("  ratio to eager", ["", *(_compared(found, each, "eager") for each in SIDES[1:])]),
         ("  ratio to stock", ["", "", _compared(found, "mended", "stock")]),
         ("graphs a call runs", [_count(each.graphs) for each in sides]),
@@ -271,7 +272,6 @@ def _rows(found: Benchmark) -> Iterator[tuple[str, ...]]:
             for to in ("stock", "eager")
             for warm in (False, True)
         ),
-        ("raised", [each.raised for each in sides]),
     )
     for label, texts in rows:
         if any(texts):
@@ -344,6 +344,9 @@ def _notes(found: Benchmark) -> Iterator[str]:
     where = "copies of this process" if found.is_copied else "new processes"
     how = f"{what}; {found.backend!r}; on {found.device}{threads}"
     yield f"{how}; {plural(turns, 'turn')} each, in {where}"
+    for side, measured in zip(SIDES, (found.eager, found.stock, found.mended), strict=True):
+        if measured.raised:
+            yield f"the call raises {_IN[side]}: {measured.raised}"
     if found.only_traces:
         yield f"{found.backend!r} only traces: its times are not compared"
     if found.in_training_mode and not found.train:

@@ -71,8 +71,8 @@ def bench(
             results. Else it is in the mode that it has, and no gradients are recorded.
         backend: of `torch.compile`. Of one that only traces, such as "eager", graphs are compared,
             and no times.
-        seconds: after how many no more later calls are made; first calls and five turns are made
-            however long they take.
+        seconds: how long later calls are made, of all sides together; first calls are made before,
+            and five turns of each side, however long they take.
 
     Raises:
         UnsupportedObject: ``obj`` is nothing that can be patched, or a class.
@@ -132,7 +132,6 @@ def _new(make: Make, kind: Kind) -> Worker:
 def _benched(
     start: _Start, train: bool, backend: str, seconds: float, *, is_copied: bool
 ) -> Benchmark:
-    begun = time.monotonic()
     with (
         steps.shown("starting"),
         TemporaryDirectory(prefix="bcmend_", ignore_cleanup_errors=True) as folder,
@@ -143,7 +142,7 @@ def _benched(
         for each in sides:
             ended.callback(each.close)
         about = sides[0].about()
-        is_complete = _is_measured(sides, begun + seconds, min(_TURN, seconds / _TURNS))
+        is_complete = _is_measured(sides, seconds)
         return Benchmark(
             about.title,
             torch.__version__,
@@ -246,7 +245,7 @@ class _Raised(Exception):
     """A call has raised something."""
 
 
-def _is_measured(sides: list[_Side], until: float, turn: float) -> bool:
+def _is_measured(sides: list[_Side], seconds: float) -> bool:
     """Measure all that there is time for; return whether it was not interrupted."""
     try:
         for at, each in enumerate(sides):
@@ -256,7 +255,7 @@ def _is_measured(sides: list[_Side], until: float, turn: float) -> bool:
             if not each.raised:
                 steps.step(f"{each.kind.side}: first call in another process", at / _PREPARING)
                 each.call_again()
-        _take_turns(sides, until, turn)
+        _take_turns(sides, seconds)
         for each in sides:
             if not each.raised:
                 each.measure_peak()
@@ -265,8 +264,9 @@ def _is_measured(sides: list[_Side], until: float, turn: float) -> bool:
     return True
 
 
-def _take_turns(sides: list[_Side], until: float, turn: float) -> None:
+def _take_turns(sides: list[_Side], seconds: float) -> None:
     begun = time.monotonic()
+    until, turn = begun + seconds, min(_TURN, seconds / _TURNS)
     for number in range(_MOST):
         took = (time.monotonic() - begun) / max(number, 1)
         if number >= _LEAST and time.monotonic() + took > until:
