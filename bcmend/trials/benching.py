@@ -7,7 +7,6 @@ eager, ...), so that what else happens on the machine happens to all alike.
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -88,7 +87,7 @@ def bench(
     if api.is_anything_patched():
         raise TrialError(PATCHED)
     given = (subject.obj, subject.arguments, subject.keywords)
-    start = partial(_new, partial(pickle.loads, _pickled(given)))
+    start = partial(_new, partial(_given, given))
     return _benched(start, train, backend, seconds, is_copied=False)
 
 
@@ -107,14 +106,9 @@ def _require(seconds: object) -> None:
         raise CallError(f"bench(seconds=...) takes a positive number of seconds, got {seconds!r}")
 
 
-def _pickled(given: object) -> bytes:
-    try:
-        return pickle.dumps(given)
-    except Exception as error:  # code of the program
-        raise TrialError(
-            "on this machine the calls are made in new processes, and the object or its arguments "
-            f"cannot be sent there: {type(error).__name__}: {error}; use the command line"
-        ) from error
+def _given(given: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Return an object and its arguments, which were sent to the process."""
+    return given
 
 
 _Start = Callable[[Kind], Worker]

@@ -6,6 +6,7 @@ Reads a `TriedCall` in a process or on a copy that may be spoilt (`apart`); retu
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -127,6 +128,7 @@ class Caller:
         self.raised = ""
         if self.trains:
             drop_gradients(state_holder(self.subject.obj))
+        _have_finished()
         begun = time.perf_counter()
         try:
             if self.trains:
@@ -138,6 +140,7 @@ class Caller:
                 called(*arguments, **keywords)
         except Exception as error:  # of the program
             self.raised = one_line(error)
+        _have_finished()
         return time.perf_counter() - begun
 
     def arguments(self) -> tuple[Any, Any]:
@@ -147,6 +150,17 @@ class Caller:
             return copy.deepcopy(given)
         except Exception:  # what cannot be copied, such as a tensor that was computed, is shared
             return given
+
+
+def _have_finished() -> None:
+    """Wait until an accelerator has done what it was given."""
+    if _has_accelerator():
+        torch.accelerator.synchronize()
+
+
+@functools.cache
+def _has_accelerator() -> bool:
+    return torch.accelerator.is_available()
 
 
 def one_line(error: Exception) -> str:

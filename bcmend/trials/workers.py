@@ -158,6 +158,13 @@ def new_worker(make: MakeHandler, environment: dict[str, str]) -> Worker:
     return Worker(process.stdin, process.stdout, process.wait, process.kill)
 
 
+_NOT_HERE: Final = (
+    "on this machine the calls are made in new processes, and the object or its arguments cannot "
+    "be had there: {}: {}; have their classes in a module that can be imported, or use the command "
+    "line"
+)
+
+
 def main() -> None:
     """Answer in a new process; what is written to its streams by others is lost."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -167,8 +174,8 @@ def main() -> None:
             os.dup2(nowhere, stream)
         try:
             make = pickle.load(source)
-        except Exception as error:  # the module of a class is not found here, or fails
-            make = partial(_raise, _shown(error))
+        except Exception as error:  # code of the program
+            make = partial(_raise, TrialError(_NOT_HERE.format(type(error).__name__, error)))
         _serve(make, source, target)
     os._exit(0)  # without finalizers, as a copy
 

@@ -242,6 +242,22 @@ def test_new_processes_measure_what_they_make():
     assert (found.stock.graphs, found.mended.graphs) == (3, 1)
 
 
+class _OnlyHere:
+    def __reduce__(self):
+        return _require_process, (os.getpid(),)
+
+
+def _require_process(process):
+    if os.getpid() != process:
+        raise KeyError("not here")
+
+
+def test_what_cannot_be_had_in_a_new_process_is_an_error(monkeypatch):
+    monkeypatch.setattr(benching, "makes_copies", lambda **_: False)
+    with pytest.raises(TrialError, match="KeyError: 'not here'; have their classes in a module"):
+        bcmend.bench(Twice(), _OnlyHere())
+
+
 def test_what_cannot_be_sent_to_a_new_process_is_an_error(monkeypatch):
     monkeypatch.setattr(benching, "makes_copies", lambda **_: False)
     with pytest.raises(TrialError, match="use the command line"):
