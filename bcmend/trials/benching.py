@@ -41,7 +41,7 @@ _MOST: Final = 25
 #: Seconds of a turn at most, unless a call takes longer.
 _TURN: Final = 0.25
 _TURNS: Final = _MOST * len(SIDES)
-_PREPARING: Final = len(SIDES) * 2  # steps before the rounds
+_FIRST_CALLS: Final = 2 * len(SIDES)
 
 
 def bench(
@@ -242,12 +242,12 @@ class _Raised(Exception):
 def _is_measured(sides: list[_Side], seconds: float) -> bool:
     """Measure all that there is time for; return whether it was not interrupted."""
     try:
-        for at, each in enumerate(sides):
-            steps.step(f"{each.kind.side}: first call", at / _PREPARING)
+        for at, each in enumerate(sides, 1):
+            steps.step(f"{each.kind.side}: first call ({at} of {_FIRST_CALLS})")
             each.call_first()
-        for at, each in enumerate(sides, len(sides)):
+        for at, each in enumerate(sides, len(sides) + 1):
             if not each.raised:
-                steps.step(f"{each.kind.side}: first call in another process", at / _PREPARING)
+                steps.step(f"{each.kind.side}: first call, warm ({at} of {_FIRST_CALLS})")
                 each.call_again()
         _take_turns(sides, seconds)
         for each in sides:

@@ -153,8 +153,7 @@ def new_worker(make: MakeHandler, environment: dict[str, str]) -> Worker:
     )
     assert process.stdin is not None and process.stdout is not None
     with suppress(OSError):  # it has ended: the first request says so
-        process.stdin.write(sent)
-        process.stdin.flush()
+        _send(process.stdin, sent)  # as one piece, which is read whole where loading it fails
     return Worker(process.stdin, process.stdout, process.wait, process.kill)
 
 
@@ -173,7 +172,7 @@ def main() -> None:
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
         try:
-            make = pickle.load(source)
+            make = pickle.loads(pickle.load(source))
         except Exception as error:  # code of the program
             make = partial(_raise, TrialError(_NOT_HERE.format(type(error).__name__, error)))
         _serve(make, source, target)
