@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 
 import bcmend  # noqa: E402
 from bcmend.errors import CallError, TrialError, UnsupportedObject  # noqa: E402
-from bcmend.trials import apart, benching, side_calls, workers  # noqa: E402
+from bcmend.trials import apart, benching, calls, side_calls, workers  # noqa: E402
+from bcmend.trials.subject import only_traces  # noqa: E402
 from tests.trials import programs  # noqa: E402
 
 #: Seconds of later calls: a few turns of a few calls.
@@ -264,3 +265,39 @@ def test_what_cannot_be_sent_to_a_new_process_is_an_error(monkeypatch):
         bcmend.bench(programs.Uncopyable(), torch.ones(2, 4))
     with bcmend.patched(Twice()), pytest.raises(TrialError, match="something is patched"):
         bcmend.bench(programs.Layer(), torch.ones(2, 4))
+
+
+# Calls of a side
+
+
+def test_each_way_to_read_a_number_is_counted():
+    def reading(x):
+        if x.sum() > 0:
+            x = x * x.max().item()
+        return x * len(x.tolist()) + int(x[0])
+
+    caller = calls.Caller(apart.TriedCall(reading, (torch.ones(3),), {}))
+    assert calls.reads_in_eager(caller) == 4
+    caller = calls.Caller(apart.TriedCall(torch.neg, (torch.ones(3),), {}))
+    assert calls.reads_in_eager(caller) == 0
+
+
+def test_gradients_are_recorded_in_training_alone(monkeypatch, tmp_path):
+    seen = []
+
+    def noting(x):
+        seen.append(torch.is_grad_enabled())
+        return x * 2
+
+    subject = apart.TriedCall(noting, (torch.ones(3, requires_grad=True),), {})
+    for trains in (False, True):
+        kind = side_calls.Kind("eager", "eager", trains, str(tmp_path))
+        for name, value in kind.environment().items():
+            monkeypatch.setenv(name, value)  # so that it is put back
+        side_calls.SideCalls(kind, subject).first()
+    assert seen == [False, True]
+
+
+def test_back_ends_for_looking_for_faults_only_trace():
+    found = {name: only_traces(name) for name in ("eager", "aot_eager", "inductor")}
+    assert found == {"eager": True, "aot_eager": True, "inductor": False}
