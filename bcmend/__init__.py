@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     )
     from bcmend.installation import install, uninstall
     from bcmend.policy import Policy
+    from bcmend.reports.benchmark import Benchmark
     from bcmend.reports.explanation import Explanation
     from bcmend.reports.search_report import Why
     from bcmend.reports.site_report import Report
     from bcmend.reports.verdict import Verdict
+    from bcmend.trials.benching import bench
     from bcmend.trials.explaining import explain
     from bcmend.trials.verifying import verify
 
@@ -50,6 +52,7 @@ __version__ = "0.2.0"
 
 __all__ = [
     "BcmendError",
+    "Benchmark",
     "CallError",
     "ChecksDropped",
     "Explanation",
@@ -67,6 +70,7 @@ __all__ = [
     "Verdict",
     "Why",
     "__version__",
+    "bench",
     "cache_key",
     "compile",
     "explain",
@@ -85,11 +89,13 @@ __all__ = [
 # Names are loaded on first use, since reading and analysing code needs no torch: functions from
 # bcmend.api, classes from bcmend.errors but for these.
 _HOMES = {
+    "Benchmark": "bcmend.reports.benchmark",
     "Explanation": "bcmend.reports.explanation",
     "Policy": "bcmend.policy",
     "Report": "bcmend.reports.site_report",
     "Verdict": "bcmend.reports.verdict",
     "Why": "bcmend.reports.search_report",
+    "bench": "bcmend.trials.benching",
     "explain": "bcmend.trials.explaining",
     "install": "bcmend.installation",
     "uninstall": "bcmend.installation",

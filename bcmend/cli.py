@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -96,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_trials(commands: Any) -> None:
     """Add the commands that call an object."""
     why = commands.add_parser("why", help="compile and call an object; say why it was traced anew")
-    _add_call(why, "json")
+    _add_call(why, "json", backend="eager")
     explain = commands.add_parser(
         "explain",
         help="compile and call an object, stock and mended; say where graphs break",
@@ -104,14 +105,25 @@ def _add_trials(commands: Any) -> None:
         "graphs still break after mending.",
     )
     _add_call(explain, "json", "html", "github")
+    explain.add_argument("--train", action="store_true", help=_TRAIN)
     broken = "end with 1 where graphs still break after mending, or the call raises only then"
     explain.add_argument("--fail-on-break", action="store_true", help=broken)
+    bench = commands.add_parser(
+        "bench",
+        help="say how long calls of an object take: eager, stock and mended, in turns",
+        epilog="Ctrl-C ends measuring, and what was measured is shown. The exit status is 1 where "
+        "the call raised mended alone, and 2 where it raised without that.",
+    )
+    _add_call(bench, "json", "html")
+    bench.add_argument("--train", action="store_true", help=_TRAIN)
+    seconds = "how long later calls are made, behind the first ones; 60 if left out"
+    bench.add_argument("--seconds", type=float, default=60.0, help=seconds)
     verify = commands.add_parser(
         "verify",
         help="say whether a call of an object, mended, shows what it does in eager execution",
         epilog="The exit status is 1 where it shows something else, and 2 where each call raised.",
     )
-    _add_call(verify, "json", "github")
+    _add_call(verify, "json", "github", backend="eager")
     verify.add_argument("--runs", type=int, default=2, help="how many calls; 2 if left out")
     verify.add_argument("--train", action="store_true", help="go backward, in training mode")
     verify.add_argument(
@@ -124,7 +136,11 @@ def _add_trials(commands: Any) -> None:
     verify.add_argument("--seconds", type=float, default=600.0, help=seconds)
 
 
-def _add_call(command: argparse.ArgumentParser, *forms: str) -> None:
+#: What ``--train`` does where times are measured.
+_TRAIN: Final = "in training mode, each call goes back from the sum of all floating results"
+
+
+def _add_call(command: argparse.ArgumentParser, *forms: str, backend: str = "inductor") -> None:
     """Add what says which object is called, and how, and in which forms the output can be."""
     command.add_argument("target", metavar="MODULE:ATTRIBUTE")
     command.add_argument(
@@ -133,7 +149,8 @@ def _add_call(command: argparse.ArgumentParser, *forms: str) -> None:
         default="",
         help='what it is called with, as "torch.ones(3), scale=2": names are those of the module',
     )
-    command.add_argument("--backend", default="eager", help="of torch.compile; eager if left out")
+    of = f"of torch.compile; {backend} if left out"
+    command.add_argument("--backend", default=backend, help=of)
     command.add_argument(
         "--expect-error",
         action="store_true",
@@ -261,12 +278,28 @@ def _explain(parsed: argparse.Namespace) -> int:
             subject, arguments, keywords = _call(parsed.target, parsed.call)
             import bcmend
 
-            found = bcmend.explain(subject, *arguments, backend=parsed.backend, **keywords)
+            chosen = {"backend": parsed.backend, "train": parsed.train}
+            found = bcmend.explain(subject, *arguments, **chosen, **keywords)
     except BcmendError as error:
         raise _InputError(f"cannot explain {parsed.target}: {_first_line(error)}") from error
     print(_formed(found, parsed.format))
     is_broken = parsed.fail_on_break and not found.is_mended
     return _status_of_call(found.raised, parsed) or int(is_broken)
+
+
+def _bench(parsed: argparse.Namespace) -> int:
+    chosen = {each: getattr(parsed, each) for each in ("train", "backend", "seconds")}
+    try:
+        with steps.shown(f"importing {parsed.target}"):
+            from bcmend.trials.benching import bench_made
+
+            found = bench_made(partial(_call, parsed.target, parsed.call), **chosen)
+    except BcmendError as error:
+        raise _InputError(f"cannot measure {parsed.target}: {_first_line(error)}") from error
+    print(_formed(found, parsed.format))
+    if found.raised:
+        return _status_of_call(found.raised, parsed)
+    return int(bool(found.mended.raised))
 
 
 def _verify(parsed: argparse.Namespace) -> int:
@@ -327,6 +360,7 @@ _OF_OBJECTS: Final = {
     "report": _print_report,
     "dis": _print_bytecode,
     "explain": _explain,
+    "bench": _bench,
     "verify": _verify,
     "why": _why,
 }

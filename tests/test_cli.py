@@ -12,6 +12,8 @@ import pytest
 
 from bcmend import cli
 from bcmend.reasons import REASONS
+from bcmend.reports.benchmark import Measured
+from tests.benchmarks import benchmark
 from tests.registrations import registrations_undone
 
 ROOT = Path(__file__).parents[1]
@@ -96,6 +98,14 @@ WRONG = {
     "no such back end": (
         ["explain", "cli_model:net", "--call", "1", "--backend", "nothing"],
         "torch has no back end 'nothing'",
+    ),
+    "nothing to measure": (
+        ["bench", "cli_model:nope", "--call", "1"],
+        "no attribute 'nope'",
+    ),
+    "no time to measure": (
+        ["bench", "cli_model:net", "--call", "1", "--seconds", "0"],
+        "takes a positive number of seconds, got 0",
     ),
     "no run to verify": (
         ["verify", "cli_model:net", "--call", "1", "--runs", "0"],
@@ -208,16 +218,59 @@ def test_why_shows_what_was_traced_until_the_call_has_failed(model_module, capsy
         assert "the call raised" in shown.err and shown.out.startswith("bcmend: ")
 
 
+def test_a_benchmark_is_text_json_or_a_page(monkeypatch, capsys):
+    benching = pytest.importorskip("bcmend.trials.benching")
+    found, given = benchmark(), []
+
+    def measured(make, **chosen):
+        given.append(chosen)
+        return found
+
+    monkeypatch.setattr(benching, "bench_made", measured)
+    target = ["bench", "cli_model:Net", "--call", "torch.ones(3)"]
+    assert cli.main([*target, "--train", "--seconds", "5"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == f"{found}\n" and shown.err == ""  # no progress on what is no terminal
+    assert given == [{"train": True, "backend": "inductor", "seconds": 5.0}]
+    assert cli.main([*target, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found.to_dict()
+    assert cli.main([*target, "--html"]) == 0
+    assert capsys.readouterr().out == f"{found.to_html()}\n"
+
+
+def test_a_benchmark_ends_with_2_where_the_call_raises_and_1_where_it_does_mended(monkeypatch):
+    benching = pytest.importorskip("bcmend.trials.benching")
+    raised = Measured(raised="ValueError: no")
+    target = ["bench", "cli_model:Net"]
+    for sides, more, status in (
+        ({"eager": raised, "stock": raised, "mended": raised}, [], 2),
+        ({"stock": raised}, [], 2),
+        ({"mended": raised}, [], 1),
+        ({"eager": raised, "stock": raised, "mended": raised}, ["--expect-error"], 0),
+    ):
+        found = benchmark(**sides)
+        monkeypatch.setattr(benching, "bench_made", lambda make, found=found, **_: found)
+        assert cli.main([*target, *more]) == status
+
+
+@pytest.mark.slow
+def test_a_benchmark_is_measured_in_new_processes(model_module, capsys):
+    call = ["--call", "torch.ones(3, requires_grad=True)", "--backend", "eager", "--train"]
+    assert cli.main(["bench", "cli_model:Net", *call, "--seconds", "0.5"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "mended: one graph instead of 2"
+
+
 @pytest.mark.parametrize("command", ["verify", "explain"])
 def test_a_call_that_raises_ends_with_2_unless_it_is_to(model_module, capsys, command):
-    target = [command, "cli_model:Net", "--call", "torch.ones(3, dtype=torch.complex64)"]
+    call = ["--call", "torch.ones(3, dtype=torch.complex64)", "--backend", "eager"]
+    target = [command, "cli_model:Net", *call]
     assert cli.main(target) == 2
     assert "NotImplementedError" in capsys.readouterr().out
     assert cli.main([*target, "--expect-error"]) == 0
 
 
 def test_an_explanation_is_text_json_or_a_page(model_module, capsys):
-    target = ["explain", "cli_model:Net", "--call", "torch.ones(3)"]
+    target = ["explain", "cli_model:Net", "--call", "torch.ones(3)", "--backend", "eager"]
     assert cli.main(target) == 0
     assert "if x.sum() > 0:" in capsys.readouterr().out
     assert cli.main([*target, "--json"]) == 0
@@ -230,12 +283,13 @@ def test_a_break_that_stays_ends_with_1_where_it_is_to_fail(model_module, capsys
     Path("cli_opens.py").write_text(
         "def opens(x):\n    y = x + 1\n    open(__file__)\n    return y\n"
     )
-    target = ["explain", "cli_opens:opens", "--call", "torch.ones(3)", "--format", "github"]
+    quick = ["--call", "torch.ones(3)", "--backend", "eager", "--format", "github"]
+    target = ["explain", "cli_opens:opens", *quick]
     assert cli.main(target) == 0
     assert cli.main([*target, "--fail-on-break"]) == 1
     first, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("::error file=cli_opens.py,line=3,title=graph break%3A GB")
-    mended = ["explain", "cli_model:Net", "--call", "torch.ones(3)", "--format", "github"]
+    mended = ["explain", "cli_model:Net", *quick]
     assert cli.main([*mended, "--fail-on-break"]) == 0
     assert capsys.readouterr().out.startswith("::notice title=bcmend%3A Net::")
 

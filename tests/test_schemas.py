@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -12,15 +12,18 @@ import bcmend
 from bcmend import cli
 from bcmend.reasons import Reason
 from bcmend.reports import schemas
+from bcmend.reports.benchmark import Benchmark, Measured, Spread
 from bcmend.reports.bytecode_pair import CodePair, CodeRow
 from bcmend.reports.explanation import Cause, Explanation, Side, Treatment
 from bcmend.reports.outcomes import Retrace, SiteRecord
 from bcmend.reports.verdict import Difference, SideRecord, Sides, Verdict
+from tests.benchmarks import MENDED, benchmark, spread
 from tests.json_schema import problems
 
 #: The classes whose fields an object of a schema has; "" is the whole.
 CLASSES = {
     "explain": {"": Explanation, "side": Side, "cause": Cause, "treatment": Treatment},
+    "bench": {"": Benchmark, "measured": Measured, "spread": Spread},
     "verify": {
         "": Verdict,
         "site": SiteRecord,
@@ -37,7 +40,11 @@ CLASSES = {
     },
 }
 #: Keys that no field has.
-ADDED = {"explain": {"schema"}, "verify": {"schema", "equal"}}
+ADDED = {
+    "explain": {"schema"},
+    "bench": {"schema", "verdict", "compared"},
+    "verify": {"schema", "equal"},
+}
 
 
 def _schema(name: str) -> dict[str, Any]:
@@ -86,6 +93,16 @@ def test_what_is_not_as_a_schema_says_is_found() -> None:
         problems("", {"pattern": ""}, schema)
 
 
+def test_benchmarks_are_as_their_schema_says() -> None:
+    for changed in (
+        {},
+        {"mended": Measured(raised="ValueError: no")},
+        {"only_traces": True},
+        {"mended": replace(MENDED, later=spread(9.0), first_cold=1.0)},
+    ):
+        assert _wrong("bench", benchmark(**changed).to_json()) == []
+
+
 # What there is to print needs torch
 
 
@@ -101,7 +118,7 @@ def test_explanations_are_as_their_schema_says(models: Any) -> None:
     import torch
 
     for model in (models.Branch(), models.Opens()):
-        found = bcmend.explain(model, torch.ones(3))
+        found = bcmend.explain(model, torch.ones(3), backend="eager")
         assert found.causes and _wrong("explain", found.to_json()) == []
 
 

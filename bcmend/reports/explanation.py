@@ -26,7 +26,7 @@ class Side:
             it runs none.
         recompiled: how many graphs a second call of the same arguments has compiled.
         first, later: seconds of a first and of a later call, as ratios to a later one in eager
-            execution.
+            execution; None where the back end only traces.
         raised: what the first call has raised, in one line; empty where it has returned.
     """
 
@@ -35,8 +35,8 @@ class Side:
     operators: int
     share: float | None
     recompiled: int
-    first: float
-    later: float
+    first: float | None
+    later: float | None
     raised: str
 
 
@@ -102,6 +102,7 @@ class Explanation:
         torch: the version that was used.
         backend: what the timed calls were compiled by. Graphs are counted without one.
         is_copied: whether the calls were made in copies of the process.
+        train: whether they went back.
         eager_seconds: what a later call takes in eager execution.
         eager_raised: what it raises, in one line; empty where it returns.
         stock, mended: what compiling has given.
@@ -112,6 +113,7 @@ class Explanation:
     torch: str
     backend: str
     is_copied: bool
+    train: bool
     eager_seconds: float
     eager_raised: str
     stock: Side
@@ -180,7 +182,7 @@ def _without_causes(found: Explanation) -> str:
 
 
 def _figures(found: Explanation) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of the table: what it is, stock, mended."""
+    """Yield the rows of the table: what it is, stock, mended; no times where none count."""
     sides = found.stock, found.mended
     for label, texts in (
         ("graphs", [f"{side.graphs}" for side in sides]),
@@ -191,12 +193,18 @@ def _figures(found: Explanation) -> Iterator[tuple[str, str, str]]:
         ("first call / eager call", [_ratio(side.first) for side in sides]),
         ("later call / eager call", [_ratio(side.later) for side in sides]),
     ):
-        yield label, texts[0], texts[1]
+        if texts[0] or texts[1]:
+            yield label, texts[0], texts[1]
 
 
 def _notes(found: Explanation) -> Iterator[str]:
     """Yield what has to be known beside the figures, a line each."""
-    yield f"an eager call takes {found.eager_seconds:.3g} s; calls compiled by {found.backend!r}"
+    what = "call, with its backward pass," if found.train else "call"
+    if found.stock.later is None:
+        yield f"no times: {found.backend!r} only traces"
+    else:
+        seconds = f"{found.eager_seconds:.3g} s"
+        yield f"an eager {what} takes {seconds}; calls compiled by {found.backend!r}"
     for name, raised in (
         ("in eager execution", found.eager_raised),
         ("stock", found.stock.raised),
@@ -229,7 +237,9 @@ def _treatment_of(treatment: Treatment) -> str:
     return f"{treatment.kind} {status}: {treatment.how}".removesuffix(": ")
 
 
-def _ratio(value: float) -> str:
+def _ratio(value: float | None) -> str:
+    if value is None:
+        return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -8,7 +8,7 @@ from typing import Final
 _FOLDER: Final = Path(__file__).parent / "schema"
 
 #: The commands that have one.
-NAMES: Final = ("explain", "verify", "report")
+NAMES: Final = ("explain", "bench", "verify", "report")
 
 
 def schema_text(name: str) -> str:

@@ -37,7 +37,7 @@ def assert_one_graph(obj: Any, *args: Any, **kwargs: Any) -> None:
     __tracebackhide__ = True  # pytest shows the line of the test
     raised = raised_as_one_graph(obj, *args, **kwargs)
     if raised:
-        raise AssertionError(_not_one_graph(explain(obj, *args, **kwargs), raised))
+        raise AssertionError(_not_one_graph(explain(obj, *args, backend="eager", **kwargs), raised))
 
 
 def assert_same_as_eager(obj: Any, *args: Any, **kwargs: Any) -> Verdict:

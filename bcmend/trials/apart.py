@@ -112,21 +112,37 @@ def run_apart(
 
 
 def _in_a_copy(subject: TriedCall, attempt: Try[Found], seconds: float | None) -> Found:
+    child, source = begun_copy(subject, attempt)
+    with os.fdopen(source, "rb", buffering=0) as answers:
+        try:
+            answer = _answer(answers, seconds)
+        finally:
+            if sys.exc_info()[0] is not None:
+                os.kill(child, signal.SIGKILL)
+            status = ended(child)
+    return _found(answer, status)  # type: ignore[no-any-return]
+
+
+def begun_copy(subject: TriedCall, attempt: Try[Any]) -> tuple[int, int]:
+    """Return the number of a copy of the process in which a try has begun, and where it answers.
+
+    Raises:
+        TrialError: the process cannot be copied, or no copy begins.
+    """
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()  # else the copy has the same text to write
     for _ in range(_COPIES):
         child, source = _copied(subject, attempt)
-        with os.fdopen(source, "rb", buffering=0) as answers:
-            has_begun = False
-            try:
-                has_begun = bool(select.select([answers], [], [], _SECONDS)[0])
-                answer = _answer(answers, seconds) if has_begun else None
-            finally:
-                if not has_begun or sys.exc_info()[0] is not None:
-                    os.kill(child, signal.SIGKILL)
-                status = _ended(child)
+        has_begun = False
+        try:
+            has_begun = bool(select.select([source], [], [], _SECONDS)[0])
+        finally:
+            if not has_begun:
+                os.close(source)
+                os.kill(child, signal.SIGKILL)
+                ended(child)
         if has_begun:
-            return _found(answer, status)  # type: ignore[no-any-return]
+            return child, source
     raise TrialError("another thread keeps copies of the process from running: let it end first")
 
 
@@ -154,7 +170,7 @@ def _copied(subject: TriedCall, attempt: Try[Any]) -> tuple[int, int]:
     return child, source
 
 
-def _ended(child: int) -> int:
+def ended(child: int) -> int:
     """Wait until a copy has ended; return its status, 0 where the system keeps none."""
     try:
         return os.waitpid(child, 0)[1]
@@ -217,7 +233,7 @@ def _have_one_thread() -> None:
 
 # This process
 
-_PATCHED: Final = (
+PATCHED: Final = (
     "on this machine the calls are tried in this process, and something is patched in it: "
     "bcmend.unpatch() first, or use the command line"
 )
@@ -225,7 +241,7 @@ _PATCHED: Final = (
 
 def _put_back(subject: TriedCall, attempt: Try[Found]) -> Found:
     if api.is_anything_patched():
-        raise TrialError(_PATCHED)
+        raise TrialError(PATCHED)
     try:
         copied = copy.deepcopy(subject)
     except Exception as error:  # code of the program

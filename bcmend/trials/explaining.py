@@ -18,10 +18,12 @@ from bcmend.reports.site_report import Report
 from bcmend.reports.steps import step
 from bcmend.trials.apart import TriedCall, makes_copies, run_apart
 from bcmend.trials.calls import Counts, Times, counted, timed
-from bcmend.trials.subject import subject_of
+from bcmend.trials.subject import only_traces, subject_of
 
 
-def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Explanation:
+def explain(
+    obj: Any, *args: Any, backend: str = "inductor", train: bool = False, **kwargs: Any
+) -> Explanation:
     """Return what `torch.compile` makes of ``obj`` without bcmend and with it, and why.
 
     The object is called several times, each time in a copy of the process: nothing of the caller's
@@ -33,7 +35,10 @@ def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Expl
         obj: an ``nn.Module``, a Python function, a bound method, or what ``torch.compile`` made of
             one of these.
         args, kwargs: what it is called with.
-        backend: of `torch.compile`, for the seconds; graphs are counted without one.
+        backend: of `torch.compile`, for the seconds; graphs are counted without one. With one that
+            only traces, such as "eager", no calls are timed but in eager execution.
+        train: have a module in training mode, and each call go back from the sum of all floating
+            results. Else it is in the mode that it has.
 
     Raises:
         UnsupportedObject: ``obj`` is nothing that can be patched, or a class.
@@ -42,15 +47,19 @@ def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Expl
     """
     subject = subject_of(obj, args, kwargs, backend=backend)
     step("eager execution: timing calls")
-    eager = run_apart(subject, partial(timed, backend=None, is_mended=False))
+    is_copied = makes_copies(goes_back=train)
+    way = partial(timed, backend=None, is_mended=False, trains=train)
+    eager = run_apart(subject, way, is_copied=is_copied)
     (stock, stock_times), (mended, mended_times) = (
-        _tried(subject, backend, is_mended=is_mended) for is_mended in (False, True)
+        _tried(subject, backend, is_copied, is_mended=is_mended, trains=train)
+        for is_mended in (False, True)
     )
     return Explanation(
         title_of(obj),
         torch.__version__,
         backend,
-        makes_copies(),
+        is_copied,
+        train,
         eager.later,
         eager.raised,
         _side(stock, stock_times, eager),
@@ -59,15 +68,21 @@ def explain(obj: Any, *args: Any, backend: str = "eager", **kwargs: Any) -> Expl
     )
 
 
-def _tried(subject: TriedCall, backend: str, *, is_mended: bool) -> tuple[Counts, Times]:
+def _tried(
+    subject: TriedCall, backend: str, is_copied: bool, *, is_mended: bool, trains: bool
+) -> tuple[Counts, Times | None]:
     name = "mended" if is_mended else "stock"
     step(f"{name}: counting graphs and operators")
-    count = run_apart(subject, partial(counted, is_mended=is_mended))
+    attempt: Any = partial(counted, is_mended=is_mended, trains=trains)
+    count = run_apart(subject, attempt, is_copied=is_copied)
+    if only_traces(backend):
+        return count, None
     step(f"{name}: timing calls that {backend!r} has compiled")
-    return count, run_apart(subject, partial(timed, backend=backend, is_mended=is_mended))
+    attempt = partial(timed, backend=backend, is_mended=is_mended, trains=trains)
+    return count, run_apart(subject, attempt, is_copied=is_copied)
 
 
-def _side(count: Counts, times: Times, eager: Times) -> Side:
+def _side(count: Counts, times: Times | None, eager: Times) -> Side:
     run = count.inside + count.outside
     return Side(
         count.graphs,
@@ -75,9 +90,9 @@ def _side(count: Counts, times: Times, eager: Times) -> Side:
         count.operators,
         count.inside / run if run else None,
         count.recompiled,
-        times.first / eager.later,
-        times.later / eager.later,
-        count.raised or times.raised,
+        None if times is None else times.first / eager.later,
+        None if times is None else times.later / eager.later,
+        count.raised or ("" if times is None else times.raised),
     )
 
 

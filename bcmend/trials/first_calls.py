@@ -23,12 +23,12 @@ from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.session import SESSION
 from bcmend.trials.apart import NotEnded, TriedCall, makes_copies, run_apart
 from bcmend.trials.frozen import FirstDifference
+from bcmend.trials.gradients import tensors_in
 from bcmend.trials.observed import (
     ASPECTS,
     Observed,
     first_difference_in,
     of_one_call,
-    tensors_in,
 )
 
 _LOG: Final = logging.getLogger("bcmend")

@@ -33,8 +33,10 @@ from bcmend.trials.frozen import (
     first_difference,
     first_other_identity,
 )
+from bcmend.trials.gradients import tensors_in
 from bcmend.trials.muted import Stream, is_of_compilers, torch_writes_nothing
 from bcmend.trials.named_globals import NamedGlobals, named_globals
+from bcmend.trials.subject import state_holder
 
 #: Which objects are one, and which tensors share memory.
 IDENTITY: Final = "identity"
@@ -225,16 +227,6 @@ def _described(error: Exception | None) -> object:
     return {"type": kind, "args": error.args, "text": str(error)}
 
 
-def state_holder(obj: Any) -> Any:
-    """Return what has the state of an object: a module or a function, if it is of one."""
-    while not isinstance(obj, (FunctionType, torch.nn.Module)):
-        inner = getattr(obj, "__self__", None) or getattr(obj, "func", None)
-        if inner is None:
-            return obj
-        obj = inner
-    return obj
-
-
 def _state_of(obj: Any) -> object:
     """Return what a call can change of an object: of a function its closure."""
     holder = state_holder(obj)
@@ -255,7 +247,7 @@ def _is_empty(cell: Any) -> bool:
 def _go_back(result: object) -> None:
     """Make a backward pass in which every element has a weight of its own."""
     parts = []
-    for tensor in _tensors_in(result, set()):
+    for tensor in tensors_in(result):
         if tensor.requires_grad:
             weights = torch.linspace(0.5, 1.5, tensor.numel(), device=tensor.device)
             weights = weights.to(tensor.real.dtype).reshape(tensor.shape)
@@ -264,31 +256,11 @@ def _go_back(result: object) -> None:
         torch.stack(parts).sum().backward()  # type: ignore[no-untyped-call]
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors that a value, or what it holds, has."""
-    yield from _tensors_in(value, set())
-
-
-def _tensors_in(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, torch.Tensor):
-        yield value
-        return
-    parts = value.values() if isinstance(value, dict) else value
-    if isinstance(value, (dict, list, tuple)):
-        for part in parts:
-            yield from _tensors_in(part, seen)
-    elif hasattr(value, "__dict__"):
-        yield from _tensors_in(vars(value), seen)
-
-
 def _gradients(obj: Any, given: object) -> dict[str, object]:
     found: dict[str, object] = {}
     if isinstance(obj, torch.nn.Module):
         found |= {f"{name}.grad": each.grad for name, each in obj.named_parameters()}
-    tensors = [each for each in _tensors_in(given, set()) if each.is_leaf]
+    tensors = [each for each in tensors_in(given) if each.is_leaf]
     return found | {f"argument {place}": each.grad for place, each in enumerate(tensors)}
 
 

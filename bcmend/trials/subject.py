@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -34,6 +35,25 @@ def subject_of(obj: Any, arguments: Any, keywords: Any, *, backend: str) -> Trie
         raise TrialError(f"{opt_out.VARIABLE}=0 is set, so that nothing is mended: unset it first")
     api.is_used()  # which warns where torch is none that bcmend works with
     return TriedCall(bare, tuple(arguments), dict(keywords))
+
+
+def only_traces(backend: str) -> bool:
+    """Return whether a back end runs graphs as eager execution does, so that no time is gained.
+
+    These are the ones that torch keeps for looking for faults.
+    """
+    known, for_use = (torch.compiler.list_backends(exclude_tags=tags) for tags in ((), ("debug",)))
+    return backend in known and backend not in for_use
+
+
+def state_holder(obj: Any) -> Any:
+    """Return what has the state of an object: a module or a function, if it is of one."""
+    while not isinstance(obj, (FunctionType, torch.nn.Module)):
+        inner = getattr(obj, "__self__", None) or getattr(obj, "func", None)
+        if inner is None:
+            return obj
+        obj = inner
+    return obj
 
 
 #: From Python 3.14 on annotations are code, which may name what is not there.

@@ -17,6 +17,9 @@ from bcmend.reports.explanation import Explanation  # noqa: E402
 from bcmend.trials import apart, explaining  # noqa: E402
 from tests.trials import programs  # noqa: E402
 
+#: Quick: nothing is compiled, and no compiled call is timed.
+explain = functools.partial(bcmend.explain, backend="eager")
+
 
 @pytest.fixture(autouse=True)
 def nothing_else_is_patched():
@@ -28,14 +31,14 @@ def nothing_else_is_patched():
 @pytest.fixture
 def in_this_process(monkeypatch):
     """As where no copy of the process can be made."""
-    monkeypatch.setattr(apart, "makes_copies", lambda: False)
-    monkeypatch.setattr(explaining, "makes_copies", lambda: False)
+    monkeypatch.setattr(apart, "makes_copies", lambda **_: False)
+    monkeypatch.setattr(explaining, "makes_copies", lambda **_: False)
 
 
 @pytest.fixture(scope="module")
 def explained() -> Explanation:
     torch.manual_seed(0)
-    return bcmend.explain(programs.Net(), torch.ones(2, 4))
+    return explain(programs.Net(), torch.ones(2, 4))
 
 
 def test_both_sides_are_counted(explained):
@@ -44,7 +47,30 @@ def test_both_sides_are_counted(explained):
     assert stock.graphs > 1 and stock.breaks > 1 and stock.share < 1
     assert stock.recompiled == mended.recompiled == 0
     assert mended.operators > 0 and stock.raised == mended.raised == explained.eager_raised == ""
-    assert min(stock.first, stock.later, mended.first, mended.later) > 0
+
+
+def test_no_times_are_had_of_a_back_end_that_only_traces(explained):
+    for side in (explained.stock, explained.mended):
+        assert side.first is side.later is None
+    text = str(explained)
+    assert "'eager' only traces" in text and "later call" not in text and " s;" not in text
+
+
+def test_times_are_ratios_to_eager_execution_with_its_backward_pass_in_training():
+    model, x = programs.Layer().eval(), torch.ones(2, 4)
+    found = bcmend.explain(model, x, train=True)
+    stock, mended = found.stock, found.mended
+    assert found.backend == "inductor" and found.train and not model.training
+    assert mended.share == 1.0  # a backward pass is in no graph, and is not counted
+    assert (stock.breaks, mended.breaks) == (1, 0)
+    assert stock.first > stock.later > 0 and mended.first > mended.later > 0
+    assert "with its backward pass" in str(found)
+    assert all(each.grad is None for each in model.parameters())
+
+
+def test_a_call_without_gradients_cannot_be_trained():
+    found = explain(lambda x: x.sum() > 0, torch.ones(2), train=True)
+    assert found.raised.startswith("CallError: nothing that the call returns has a gradient")
 
 
 def test_causes_have_their_place_their_module_and_what_was_made_of_them(explained):
@@ -61,17 +87,17 @@ def test_causes_have_their_place_their_module_and_what_was_made_of_them(explaine
 
 
 def test_what_stays_a_break_is_a_cause(capfd):
-    found = bcmend.explain(programs.reads_a_file, torch.ones(2))
+    found = explain(programs.reads_a_file, torch.ones(2))
     assert found.mended.breaks == sum(each.mended for each in found.causes) > 0
     assert all("stays a graph break" in each.outcome for each in found.causes)
     assert {each.function for each in found.causes} == {"reads_a_file"}
 
 
 def test_the_same_is_found_while_something_else_is_patched():
-    alone = bcmend.explain(programs.reads_a_file, torch.ones(2))
+    alone = explain(programs.reads_a_file, torch.ones(2))
     model = bcmend.patch(programs.Net())
-    torch.compile(model, backend="eager")(torch.ones(2, 4))
-    found = bcmend.explain(programs.reads_a_file, torch.ones(2))
+    torch.compile(model)(torch.ones(2, 4))
+    found = explain(programs.reads_a_file, torch.ones(2))
     assert found.causes == alone.causes
     assert found.mended.breaks == alone.mended.breaks > 0
 
@@ -80,14 +106,14 @@ def test_a_refusal_comes_with_its_hint():
     policy = bcmend.Policy(off=("*:branch",))
     model = programs.Layer()
     with bcmend.patched(model, policy=policy):
-        (cause,) = bcmend.explain(model, torch.ones(2, 4)).causes
+        (cause,) = explain(model, torch.ones(2, 4)).causes
     (treatment,) = cause.treatments
     assert (treatment.status, treatment.how) == ("refused", "switched-off")
     assert "Policy(off=...)" in treatment.hint and cause.mended == 1
 
 
 def test_where_there_is_nothing_to_mend_it_says_so():
-    found = bcmend.explain(programs.Whole().train(), torch.ones(2, 4))
+    found = explain(programs.Whole().train(), torch.ones(2, 4))
     assert found.causes == () and found.stock.graphs == found.mended.graphs == 1
     assert "nothing to mend" in str(found) and "nothing to mend" in found.to_html()
 
@@ -102,7 +128,7 @@ def test_nothing_of_the_caller_s_is_changed(how, request, capfd):
     before = {name: each.clone() for name, each in model.state_dict().items()}
     states = torch.get_rng_state(), random.getstate()
     x = torch.ones(2, 4)
-    bcmend.explain(model, x)
+    explain(model, x)
     assert programs.Net.forward.__code__ is code
     assert torch.equal(torch.get_rng_state(), states[0]) and random.getstate() == states[1]
     assert torch.equal(model.layers[0].linear.weight.grad, torch.ones(4, 4))
@@ -122,20 +148,20 @@ def test_what_was_compiled_and_patched_stays_so():
         compiled = torch.compile(model, backend=backend, fullgraph=True)
         compiled(torch.ones(2, 4))
         sites, traces = bcmend.report(model).sites, len(bcmend.why(model).traces)
-        assert bcmend.explain(compiled, torch.ones(2, 4)).stock.graphs > 1
+        assert explain(compiled, torch.ones(2, 4)).stock.graphs > 1
         compiled(torch.ones(2, 4))
         assert len(graphs) == 1
         assert bcmend.report(model).sites == sites and len(bcmend.why(model).traces) == traces
 
 
 def test_what_cannot_be_copied_is_explained_in_a_copy_of_the_process():
-    assert bcmend.explain(programs.Uncopyable(), torch.ones(2, 4)).mended.breaks == 0
+    assert explain(programs.Uncopyable(), torch.ones(2, 4)).mended.breaks == 0
 
 
 @pytest.mark.usefixtures("in_this_process")
 def test_what_cannot_be_copied_is_an_error_in_this_process():
     with pytest.raises(TrialError, match="cannot be copied"):
-        bcmend.explain(programs.Uncopyable(), torch.ones(2, 4))
+        explain(programs.Uncopyable(), torch.ones(2, 4))
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -144,25 +170,25 @@ def test_in_this_process_nothing_may_be_patched():
         bcmend.patched(programs.Whole()),
         pytest.raises(TrialError, match="something is patched"),
     ):
-        bcmend.explain(programs.Layer(), torch.ones(2, 4))
+        explain(programs.Layer(), torch.ones(2, 4))
 
 
 @pytest.mark.usefixtures("in_this_process")
 def test_in_this_process_it_says_what_that_costs():
-    found = bcmend.explain(programs.Layer(), torch.ones(2, 4))
+    found = explain(programs.Layer(), torch.ones(2, 4))
     assert not found.is_copied and "compiled anew" in str(found)
     assert (found.stock.breaks, found.mended.breaks) == (1, 0)
 
 
 def test_a_call_that_raises_is_explained():
-    found = bcmend.explain(programs.Net(), torch.full((2, 4), torch.nan))
+    found = explain(programs.Net(), torch.full((2, 4), torch.nan))
     expected = "ValueError: not a number"
     assert (found.eager_raised, found.mended.raised) == (expected, expected)
     assert found.raised == expected and expected in str(found)
 
 
 def test_a_call_that_raises_before_any_break_says_nothing_about_capture():
-    found = bcmend.explain(torch.nn.Linear(3, 2), torch.ones(2, 4))
+    found = explain(torch.nn.Linear(3, 2), torch.ones(2, 4))
     assert "RuntimeError" in found.raised and not found.causes
     for text in (str(found), found.to_html()):
         assert "the call raised RuntimeError" in text and "nothing to mend" not in text
@@ -228,5 +254,5 @@ def test_a_copy_that_does_not_begin_is_an_error(monkeypatch):
 def test_a_method_and_a_partial_of_one_have_the_paths_of_their_module():
     model = programs.Net()
     for called in (model.forward, functools.partial(model.forward)):
-        modules = [each.modules for each in bcmend.explain(called, torch.ones(2, 4)).causes]
+        modules = [each.modules for each in explain(called, torch.ones(2, 4)).causes]
         assert ("",) in modules and any("layers.0" in each for each in modules)
