@@ -111,7 +111,7 @@ def _add_trials(commands: Any) -> None:
         help="say whether a call of an object, mended, shows what it does in eager execution",
         epilog="The exit status is 1 where it shows something else, and 2 where each call raised.",
     )
-    _add_call(verify, "json", "github")
+    _add_call(verify, "json", "html", "github")
     verify.add_argument("--runs", type=int, default=2, help="how many calls; 2 if left out")
     verify.add_argument("--train", action="store_true", help="go backward, in training mode")
     verify.add_argument(
