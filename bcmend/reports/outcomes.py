@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bcmend.reports.source import Span
 from bcmend.reports.texts import plural
@@ -70,14 +70,13 @@ class Retrace:
     function: str
     reason: str
     stays: bool = False
-    begins: bool = False
-    span: Span | None = None
+    begins: bool = field(default=False, compare=False)
+    span: Span | None = field(default=None, compare=False)
 
 
 def counted(retraces: Iterable[Retrace]) -> list[tuple[Retrace, int]]:
     """Return each trace that was given up at its place for its reason, and how often it was."""
-    alike = (replace(each, stays=False, begins=False, span=None) for each in retraces)
-    return list(Counter(alike).items())
+    return list(Counter(replace(each, stays=False) for each in retraces).items())
 
 
 def retraced(retraces: Sequence[Retrace]) -> str:

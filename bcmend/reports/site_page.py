@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bcmend.reports import outcomes, page
 from bcmend.reports.advice import advice_for, advice_without_a_site, meaning_of
@@ -95,12 +95,19 @@ def _by_file(sites: Sequence[SiteRecord]) -> list[Group]:
     ]
 
 
+#: What is said of a site in front of the detail.
+_PREFIXES: Final = {
+    "known": page.named("known"),
+    "withdrawn": "mended at first, then switched off",
+}
+
+
 def _site(site: SiteRecord) -> Entry:
     first_line, _, more = site.detail.strip().partition("\n")
     why = ": ".join(filter(None, (site.lowering, first_line, site.cost)))
-    said = why or page.named(site.status)
-    if site.status in ("known", "withdrawn"):
-        said = ": ".join(filter(None, (page.named(site.status), why)))
+    said = why or site.refusal or page.named(site.status)
+    if site.status in _PREFIXES:
+        said = ": ".join(filter(None, (_PREFIXES[site.status], why)))
     return Entry(
         shown_place(site.file, site.line),
         site.function,

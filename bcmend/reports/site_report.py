@@ -84,7 +84,7 @@ class Report:
         Those at the line of a site are left out: the site says what became of it.
         """
         at_sites = {(site.file, site.line) for site in self.sites}
-        stops = _each_once(each for each in self.retraces if each.stays)
+        stops = dict.fromkeys(each for each in self.retraces if each.stays)
         return tuple(each for each in stops if (each.file, each.line) not in at_sites)
 
     @property
@@ -95,7 +95,7 @@ class Report:
         """
         elsewhere = {(each.file, each.line) for each in self.retraces if not each.begins}
         elsewhere |= {(site.file, site.line) for site in self.sites if site.status != "planned"}
-        stops = _each_once(each for each in self.retraces if each.begins and not each.stays)
+        stops = dict.fromkeys(each for each in self.retraces if each.begins and not each.stays)
         return tuple(each for each in stops if (each.file, each.line) not in elsewhere)
 
     @property
@@ -252,14 +252,6 @@ class Report:
         without = [named("known"), *without] if without else []
         caption = "\n".join([*hints, *stops, *without, *_retraced(self.retraces)])
         return rich_table(title, _COLUMNS, rows, caption)
-
-
-def _each_once(stops: Iterable[Retrace]) -> list[Retrace]:
-    """Return the first stop of each place and reason."""
-    found: dict[tuple[object, ...], Retrace] = {}
-    for each in stops:
-        found.setdefault((each.file, each.line, each.function, each.reason), each)
-    return list(found.values())
 
 
 def _position(site: SiteRecord) -> tuple[str, int, int, str, str]:

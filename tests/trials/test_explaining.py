@@ -63,7 +63,7 @@ def test_causes_have_their_place_their_module_and_what_was_made_of_them(explaine
 def test_what_stays_a_break_is_a_cause(capfd):
     found = bcmend.explain(programs.reads_a_file, torch.ones(2))
     assert found.mended.breaks == sum(each.mended for each in found.causes) > 0
-    assert all("stays a graph break" in each.outcome for each in found.causes)
+    assert all("still breaks the graph" in each.outcome for each in found.causes)
     assert {each.function for each in found.causes} == {"reads_a_file"}
 
 
