@@ -365,9 +365,9 @@ def reasons_page() -> str:
     """Return the documentation page of every refusal reason, as Markdown."""
     parts = [
         "# Refusals",
-        "A site that bcmend does not mend stays as it was, an ordinary graph break. The report "
-        "says so under *left as it was*, or under *withdrawn* if the site was mended at first, and "
-        "names one of the reasons below. This page is the output of `python -m bcmend reasons`.",
+        "A site that bcmend does not mend is an ordinary graph break. The report lists it under "
+        "*still breaks the graph*, or as *mended at first, then switched off*, and names one of the "
+        "reasons below. This page is the output of `python -m bcmend reasons`.",
         'With `fullgraph=True` such a break is an error. `Policy(one_sided="exit")` captures one '
         "side of most branches that are refused; calls that take the other are made in plain "
         "Python.",

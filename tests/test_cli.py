@@ -105,7 +105,7 @@ WRONG = {
         ["explain", "cli_model:net", "--json", "--format", "github"],
         "argument --format: not allowed with argument --json",
     ),
-    "a form that there is not": (["verify", "a:b", "--format", "html"], "invalid choice: 'html'"),
+    "a form that there is not": (["verify", "a:b", "--format", "svg"], "invalid choice: 'svg'"),
     "a schema of nothing": (["schema", "demo"], "invalid choice: 'demo'"),
     "nothing to call": (["why", "cli_model:number"], "cannot patch cli_model:number"),
     "not a model": (["report", "cli_model:number"], "cannot patch cli_model:number"),

@@ -101,15 +101,16 @@ def is_short(entries: Sequence[object]) -> bool:
 
 def page(template: str, title: str, **values: object) -> str:
     """Return an HTML page that needs no other file."""
-    return _rendered(template, title, is_fragment=False, **values)
+    return render(template, title, is_fragment=False, **values)
 
 
 def fragment(template: str, title: str, **values: object) -> str:
     """Return what a notebook shows: a part of a page, with a style that reaches nothing else."""
-    return _rendered(template, title, is_fragment=True, **values)
+    return render(template, title, is_fragment=True, **values)
 
 
-def _rendered(template: str, title: str, **values: object) -> str:
+def render(template: str, title: str, **values: object) -> str:
+    """Return what a template gives; ``title`` and all values are text, or have texts in them."""
     return _environment().get_template(template).render(title=title, **values)
 
 

@@ -124,7 +124,7 @@ def excerpt(file: str, line: int | None, spans: Iterable[Span | None] = ()) -> l
 def excerpt_text(lines: Iterable[Line]) -> Iterator[str]:
     """Yield the lines of an excerpt as text, with carets below what is marked, unless all is."""
     shown = list(lines)
-    is_whole = len(shown) > 1 and all(_is_marked_whole(each) for each in shown)
+    is_whole = all(map(_is_marked_whole, shown))
     for each in shown:
         yield f"| {each.text}".rstrip()
         if each.marks and not is_whole:
