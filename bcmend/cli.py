@@ -366,8 +366,8 @@ def reasons_page() -> str:
     parts = [
         "# Refusals",
         "A site that bcmend does not mend is an ordinary graph break. The report lists it under "
-        "*still breaks the graph*, or as *mended at first, then switched off*, and names one of the "
-        "reasons below. This page is the output of `python -m bcmend reasons`.",
+        "*still breaks the graph*, or as *mended at first, then switched off*, and names one of "
+        "the reasons below. This page is the output of `python -m bcmend reasons`.",
         'With `fullgraph=True` such a break is an error. `Policy(one_sided="exit")` captures one '
         "side of most branches that are refused; calls that take the other are made in plain "
         "Python.",

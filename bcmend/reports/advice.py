@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bcmend.reasons import REASONS
-from bcmend.reports.places import package_of
+from bcmend.reports.places import owner_of
 
 #: By detail: what a site is switched off by, and what to do.
 _SWITCHED_OFF: Final = {
@@ -47,16 +47,16 @@ def advice_for(slug: str, detail: str, file: str, kind: str = "") -> str:
     """
     if slug == "switched-off" and detail in _SWITCHED_OFF:
         own = _SWITCHED_OFF[detail][1]
-        package = package_of(file)
+        package = owner_of(file)
         return f"{own} The code is part of {package}." if package else own
     if slug not in REASONS:
         return ""
-    if slug in _FROM_OUTSIDE or not (package := package_of(file)):
+    if slug in _FROM_OUTSIDE or not (package := owner_of(file)):
         return REASONS[slug].hint
     return (_ONE_SIDED if kind == "branch" else _NOTHING).format(package=package)
 
 
 def advice_without_a_site(file: str) -> str:
     """Return what to do about a graph break of a kind that bcmend does not mend."""
-    package = package_of(file)
+    package = owner_of(file)
     return _NOTHING.format(package=package) if package else _MOVE

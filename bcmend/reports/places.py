@@ -94,6 +94,13 @@ def package_of(file: str) -> str:
         return name  # the distribution has another name than the package
 
 
+def owner_of(file: str) -> str:
+    """Return whose the code of a file is that the user does not write; empty for all other."""
+    if found := package_of(file):
+        return found
+    return "Python's standard library" * file.startswith(f"{sysconfig.get_path('stdlib')}{os.sep}")
+
+
 def _installed_path(file: str) -> str | None:
     """Return a path from where packages are installed; ``None`` where it is not in there."""
     for folder in _installed_in():

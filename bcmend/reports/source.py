@@ -110,7 +110,7 @@ def excerpt(file: str, line: int | None, spans: Iterable[Span | None] = ()) -> l
     first = min([first, *(each.line for each in marked)])
     last = min(max([last, *(each.end_line for each in marked)]), len(known))
     if last - first >= _LINES:
-        first = max(first, min([line, *(each.line for each in marked)]))
+        first = max(first, min((each.line for each in marked), default=line))
         last = min(last, first + _LINES - 1)
     lines = [known[number - 1].rstrip() for number in range(first, last + 1)]
     indented = [len(each) - len(each.lstrip()) for each in lines if each.strip()]
