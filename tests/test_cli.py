@@ -222,8 +222,9 @@ def test_an_explanation_is_text_json_or_a_page(model_module, capsys):
     assert "if x.sum() > 0:" in capsys.readouterr().out
     assert cli.main([*target, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stock"]["breaks"] == 1
-    assert cli.main([*target, "--html"]) == 0
-    assert capsys.readouterr().out.startswith("<!doctype html>")
+    for command in ("explain", "verify"):
+        assert cli.main([command, *target[1:], "--html"]) == 0
+        assert capsys.readouterr().out.startswith("<!doctype html>")
 
 
 def test_a_break_that_stays_ends_with_1_where_it_is_to_fail(model_module, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import linecache
 import types
 from pathlib import Path
 
@@ -96,3 +97,11 @@ def test_a_span_outside_of_the_source_marks_nothing(tmp_path: Path) -> None:
 def test_a_position_that_is_not_known_is_no_span() -> None:
     assert span_of(None) is span_of((1, None, 2, 3)) is None
     assert span_of((1, 2, 3, 4)) == Span(1, 2, 3, 4)
+
+
+def test_a_cell_of_a_notebook_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython puts the text of a cell into ``linecache``; the file is nowhere."""
+    name, text = "/tmp/ipykernel_1/2.py", "def f(x, y, größe):\n    if x > 0:\n        y = 1\n"
+    monkeypatch.setitem(linecache.cache, name, (len(text), None, text.splitlines(True), name))
+    (jump,) = _jumps(_function(text, name))
+    assert _marked(excerpt(name, 2, [jump])) == ["x > 0"]

@@ -75,7 +75,7 @@ class Retrace:
 
 
 def counted(retraces: Iterable[Retrace]) -> list[tuple[Retrace, int]]:
-    """Return each trace that was given up at its place for its reason, and how often it was."""
+    """Return each trace that has stopped at its place for its reason, and how often it has."""
     return list(Counter(replace(each, stays=False) for each in retraces).items())
 
 

@@ -136,7 +136,7 @@ def _keep(code: CodeType, trace: Trace) -> None:
 def _tell(trace: Trace) -> None:
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
-    end = f"given up at {trace.file}:{trace.line}: {trace.reason}" if trace.reason else "captured"
+    end = f"stopped at {trace.file}:{trace.line}: {trace.reason}" if trace.reason else "captured"
     _LOG.debug("trace of %s (%.2f s): %s", trace.began, trace.seconds, end)
     for each in trace.findings:
         row, why = each.claim.value, f": {each.evidence}" * bool(each.evidence)
