@@ -24,7 +24,7 @@ import torch
 from bcmend.bytecode.decode import decode, operation
 from bcmend.bytecode.instructions import Location, UnknownOpcode
 from bcmend.bytecode.line_table import checked, encode
-from bcmend.bytecode.opcodes import OPERAND_RETURNS
+from bcmend.bytecode.opcodes import IN_FRONT_OF_JUMPS, JUMPING, OPERAND_RETURNS
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import exceptions
 from bcmend.dynamo.slots import Slot
@@ -209,17 +209,15 @@ def position_of(tx: Any) -> tuple[int, int, int, int] | None:
     """
     current = tx.current_instruction
     found = current.positions
-    if "JUMP" in current.opname:
+    if current.opcode in JUMPING:
         before = list(takewhile(lambda each: each is not current, tx.instructions))
-        computing = (each.positions for each in reversed(before) if each.opname not in _TESTS)
+        computing = (
+            each.positions for each in reversed(before) if each.opname not in IN_FRONT_OF_JUMPS
+        )
         found = next(computing, found)
     if found is None or None in found:
         return None
     return found.lineno, found.end_lineno, found.col_offset, found.end_col_offset
-
-
-#: Instructions in front of a jump that compute nothing of their own.
-_TESTS: Final = ("TO_BOOL", "EXTENDED_ARG", "CACHE", "COPY", "NOP")
 
 
 def forget(code: CodeType, reason: str, *, only_pieces: bool = False) -> None:

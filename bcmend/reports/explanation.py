@@ -97,7 +97,9 @@ class Cause:
         """What has become of it, in a few words, where no site says it."""
         if self.mended:
             return "still breaks the graph: bcmend mends nothing of this kind here"
-        return _WITHOUT_A_SITE.get(self.number, "mended: no graph break since the code is mended")
+        return _WITHOUT_A_SITE.get(
+            self.number.lower(), "mended: no graph break since the code is mended"
+        )
 
     @property
     def what_to_do(self) -> tuple[str, ...]:
@@ -115,9 +117,9 @@ class Cause:
 
 #: What became of a break of which no site is, by torch's number of it.
 _WITHOUT_A_SITE: Final = {
-    "GB0036": "mended by what is known of the size: the graph has it as an unknown number",
-    "GB0124": "mended by what is known of the number: it is a constant, or stays in the graph",
-    "GB0170": "mended by what is known of the condition",
+    "gb0036": "mended by what is known of the size: the graph has it as an unknown number",
+    "gb0124": "mended by what is known of the number: it is a constant, or stays in the graph",
+    "gb0170": "mended by what is known of the condition",
 }
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Final, NamedTuple
 
+from bcmend.bytecode.opcodes import IN_FRONT_OF_JUMPS, JUMPING
+
 #: How many lines of a statement are shown.
 _LINES: Final = 12
-#: Instructions in front of a jump that compute nothing of their own.
-_TESTS: Final = ("TO_BOOL", "EXTENDED_ARG", "CACHE", "COPY", "NOP")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,8 +84,10 @@ def span_at(code: CodeType, offset: int) -> Span | None:
     if not found:
         return None
     current = found.pop()
-    if "JUMP" in current.opname:
-        current = next((each for each in reversed(found) if each.opname not in _TESTS), current)
+    if current.opcode in JUMPING:
+        current = next(
+            (each for each in reversed(found) if each.opname not in IN_FRONT_OF_JUMPS), current
+        )
     return None if current.positions is None else span_of(current.positions)
 
 
