@@ -179,7 +179,9 @@ def report(
     retraces = site_records.retraces(map(TABLE.as_written, functions))
     about = site_records.circumstances(functions, chosen)
     pairs = site_records.bytecode(functions) if bytecode else ()
-    return Report(name, sites, len(functions), changed, False, retraces, *about, pairs)
+    is_whole = site_records.are_whole(map(TABLE.as_written, functions))
+    made = name, sites, len(functions), changed, False, retraces, *about, pairs
+    return Report(*made, is_whole=is_whole)
 
 
 def why(obj: object) -> Why:

@@ -123,7 +123,7 @@ def _add_trials(commands: Any) -> None:
         help="say whether a call of an object, mended, shows what it does in eager execution",
         epilog="The exit status is 1 where it shows something else, and 2 where each call raised.",
     )
-    _add_call(verify, "json", "github", backend="eager")
+    _add_call(verify, "json", "html", "github", backend="eager")
     verify.add_argument("--runs", type=int, default=2, help="how many calls; 2 if left out")
     verify.add_argument("--train", action="store_true", help="go backward, in training mode")
     verify.add_argument(
@@ -399,9 +399,9 @@ def reasons_page() -> str:
     """Return the documentation page of every refusal reason, as Markdown."""
     parts = [
         "# Refusals",
-        "A site that bcmend does not mend stays as it was, an ordinary graph break. The report "
-        "says so under *left as it was*, or under *withdrawn* if the site was mended at first, and "
-        "names one of the reasons below. This page is the output of `python -m bcmend reasons`.",
+        "A site that bcmend does not mend is an ordinary graph break. The report lists it under "
+        "*still breaks the graph*, or as *mended at first, then switched off*, and names one of "
+        "the reasons below. This page is the output of `python -m bcmend reasons`.",
         'With `fullgraph=True` such a break is an error. `Policy(one_sided="exit")` captures one '
         "side of most branches that are refused; calls that take the other are made in plain "
         "Python.",

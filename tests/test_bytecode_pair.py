@@ -71,7 +71,7 @@ def test_text_and_page_show_source_and_both_sides() -> None:
     text = str(pairs[0])
     assert "if x.sum() > 0:" in text and "new, " in text
     page = Report("f", (), 1, 1, bytecode=tuple(pairs)).to_html()
-    assert "if x.sum() &gt; 0:" in page and page.count("<tr class=new>") > 10
+    assert "if x.sum() &gt; 0:" in page and page.count('<tr class="new">') > 10
     assert "Bytecode" not in Report("f", (), 1, 1).to_html()
 
 

@@ -115,7 +115,7 @@ WRONG = {
         ["explain", "cli_model:net", "--json", "--format", "github"],
         "argument --format: not allowed with argument --json",
     ),
-    "a form that there is not": (["verify", "a:b", "--format", "html"], "invalid choice: 'html'"),
+    "a form that there is not": (["verify", "a:b", "--format", "svg"], "invalid choice: 'svg'"),
     "a schema of nothing": (["schema", "demo"], "invalid choice: 'demo'"),
     "nothing to call": (["why", "cli_model:number"], "cannot patch cli_model:number"),
     "not a model": (["report", "cli_model:number"], "cannot patch cli_model:number"),
@@ -275,8 +275,9 @@ def test_an_explanation_is_text_json_or_a_page(model_module, capsys):
     assert "if x.sum() > 0:" in capsys.readouterr().out
     assert cli.main([*target, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stock"]["breaks"] == 1
-    assert cli.main([*target, "--html"]) == 0
-    assert capsys.readouterr().out.startswith("<!doctype html>")
+    for command in ("explain", "verify"):
+        assert cli.main([command, *target[1:], "--html"]) == 0
+        assert capsys.readouterr().out.startswith("<!doctype html>")
 
 
 def test_a_break_that_stays_ends_with_1_where_it_is_to_fail(model_module, capsys):

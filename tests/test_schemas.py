@@ -15,14 +15,23 @@ from bcmend.reports import schemas
 from bcmend.reports.benchmark import Benchmark, Measured, Spread
 from bcmend.reports.bytecode_pair import CodePair, CodeRow
 from bcmend.reports.explanation import Cause, Explanation, Side, Treatment
+from bcmend.reports.model_tree import Part
 from bcmend.reports.outcomes import Retrace, SiteRecord
+from bcmend.reports.source import Span
 from bcmend.reports.verdict import Difference, SideRecord, Sides, Verdict
 from tests.benchmarks import MENDED, benchmark, spread
 from tests.json_schema import problems
 
 #: The classes whose fields an object of a schema has; "" is the whole.
 CLASSES = {
-    "explain": {"": Explanation, "side": Side, "cause": Cause, "treatment": Treatment},
+    "explain": {
+        "": Explanation,
+        "side": Side,
+        "cause": Cause,
+        "treatment": Treatment,
+        "part": Part,
+        "span": Span,
+    },
     "bench": {"": Benchmark, "measured": Measured, "spread": Spread},
     "verify": {
         "": Verdict,
@@ -30,6 +39,7 @@ CLASSES = {
         "difference": Difference,
         "sides": Sides,
         "side": SideRecord,
+        "span": Span,
     },
     "report": {
         "site": SiteRecord,
@@ -37,6 +47,7 @@ CLASSES = {
         "retrace": Retrace,
         "code": CodePair,
         "row": CodeRow,
+        "span": Span,
     },
 }
 #: Keys that no field has.

@@ -85,9 +85,9 @@ def test_the_text_goes_function_by_function_and_says_equal_findings_once() -> No
         "4 traces, 2.0 s",
         "",
         "f",
-        "1 0.50 s given up at a.py:3",
+        "1 0.50 s stopped at a.py:3",
         "Data-dependent",
-        "2 1.25 s given up at a.py:4",
+        "2 1.25 s stopped at a.py:4",
         "assumed it is so (2 times)",
         "of a.f:3:branch",
         "not so seen",
@@ -95,7 +95,7 @@ def test_the_text_goes_function_by_function_and_says_equal_findings_once() -> No
         "3 0.25 s captured",
         "",
         "h",
-        "1 0.00 s given up at a.py:?",
+        "1 0.00 s stopped at a.py:?",
     ]
 
 

@@ -46,8 +46,8 @@ def test_each_break_that_remains_is_an_error_and_the_figures_are_a_notice() -> N
     error, notice = _explanation(__file__, 1).to_github().splitlines()
     place, _, message = error.removeprefix("::").partition("::")
     assert place.endswith("test_workflow_commands.py,line=3,title=graph break%3A GB1 Branch")
-    assert message.startswith("100%25 so.%0Abcmend: branch left as it was: arm-untraceable: open")
-    assert message.endswith("%0Ahint: Move it.")
+    assert message.startswith("100%25 so.%0Abcmend: branch still breaks the graph: arm-untraceable")
+    assert message.endswith("arm-untraceable: open%0Awhat to do: Move it.")
     assert notice.startswith("::notice title=bcmend%3A Net::graphs: 2 stock, 2 mended%0A")
 
 

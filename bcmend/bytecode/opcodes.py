@@ -6,6 +6,7 @@ it is refused.
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
@@ -358,6 +359,10 @@ def of_kind(kind: OpKind) -> frozenset[str]:
 # Dynamo give as well, but for those of jumps: ``decode.canonical_name`` makes these canonical.
 
 FILLERS: Final = of_kind(OpKind.FILLER)
+#: Numbers of opcodes that jump, as ``dis`` and Dynamo have them in instructions.
+JUMPING: Final = frozenset([*dis.hasjrel, *dis.hasjabs])
+#: What may stand between what computes a condition and the jump that tests it.
+IN_FRONT_OF_JUMPS: Final = frozenset(["TO_BOOL", "EXTENDED_ARG", "CACHE", "COPY", "NOP"])
 STARTS: Final = of_kind(OpKind.START)
 DISCARDS: Final = of_kind(OpKind.DISCARD)
 NULLS: Final = of_kind(OpKind.NULL)

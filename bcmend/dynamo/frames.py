@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
@@ -24,7 +24,7 @@ import torch
 from bcmend.bytecode.decode import decode, operation
 from bcmend.bytecode.instructions import Location, UnknownOpcode
 from bcmend.bytecode.line_table import checked, encode
-from bcmend.bytecode.opcodes import OPERAND_RETURNS
+from bcmend.bytecode.opcodes import IN_FRONT_OF_JUMPS, JUMPING, OPERAND_RETURNS
 from bcmend.dynamo import compat
 from bcmend.dynamo.models import exceptions
 from bcmend.dynamo.slots import Slot
@@ -199,6 +199,25 @@ def of_the_program_in(error: BaseException) -> list[compat.Tracer]:
 def line_of(tx: compat.Tracer) -> int:
     """Return the line at which a frame being traced is; its first if its trace has not begun."""
     return max(tx.lineno, tx.f_code.co_firstlineno)
+
+
+def position_of(tx: Any) -> tuple[int, int, int, int] | None:
+    """Return where the expression stands, as `co_positions` has it, at which a traced frame is.
+
+    A jump has that of its condition: the instruction in front of it computes it, and has a position
+    of its own (of some jumps Python 3.11 has that of the statement).
+    """
+    current = tx.current_instruction
+    found = current.positions
+    if current.opcode in JUMPING:
+        before = list(takewhile(lambda each: each is not current, tx.instructions))
+        computing = (
+            each.positions for each in reversed(before) if each.opname not in IN_FRONT_OF_JUMPS
+        )
+        found = next(computing, found)
+    if found is None or None in found:
+        return None
+    return found.lineno, found.end_lineno, found.col_offset, found.end_col_offset
 
 
 def forget(code: CodeType, reason: str, *, only_pieces: bool = False) -> None:

@@ -18,6 +18,7 @@ from bcmend.patching.table import TABLE
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reports.outcomes import Retrace, SiteRecord
 from bcmend.reports.search_report import FindingRecord, TraceRecord
+from bcmend.reports.source import span_at, span_of
 from bcmend.rewrite.sites.plan import Site, SiteRefusal
 from bcmend.tracing.search import log
 from bcmend.tracing.search.assumptions import Claim, Finding
@@ -69,7 +70,8 @@ def _record(code: CodeType, site: Site) -> SiteRecord:
     else:
         outcome = _outcome_of(live)
     copied = live.outcome.clone_bytes if live is not None and outcome.status == "mended" else None
-    return SiteRecord(site.name, *place, site.kind, *outcome, clone_bytes=copied)
+    span = span_at(code, site.offset)
+    return SiteRecord(site.name, *place, site.kind, *outcome, clone_bytes=copied, span=span)
 
 
 class _Outcome(NamedTuple):
@@ -87,6 +89,8 @@ def _outcome_of(live: site_table.LiveSite | None) -> _Outcome:
     found = live.outcome
     if live.withdrawn and found.lowering != ONE_SIDED:
         return _Outcome("withdrawn", None, live.withdrawn, live.detail)
+    if found.known and not found.lowering:
+        return _Outcome("known", None, None, found.known)
     if found.refused:
         return _Outcome("refused", None, *next(iter(found.refused.items())))
     if found.lowering:
@@ -97,15 +101,31 @@ def _outcome_of(live: site_table.LiveSite | None) -> _Outcome:
 def retraces(codes: Iterable[CodeType]) -> tuple[Retrace, ...]:
     """Return the traces that began at ``codes`` and were given up, those of each in order."""
     return tuple(
-        Retrace(each.file, each.line, each.function, each.reason, _breaks_since(each))
+        Retrace(
+            each.file,
+            each.line,
+            each.function,
+            each.reason,
+            _has_led_to(each, Claim.WHOLE),
+            _has_led_to(each, Claim.CAPTURED),
+            span_of(each.position),
+        )
         for each in log.traces(codes)
         if each.reason
     )
 
 
-def _breaks_since(trace: log.Trace) -> bool:
-    """Return whether a trace has led to graphs that may break where it stopped."""
-    return any(found.claim is Claim.WHOLE for found in trace.findings)
+def are_whole(codes: Iterable[CodeType]) -> bool:
+    """Return whether all that was traced of ``codes`` was captured in one graph in the end."""
+    found = [log.traces([code]) for code in codes]
+    latest = [traces[-1] for traces in found if traces]
+    may_break = any(_has_led_to(each, Claim.WHOLE) for traces in found for each in traces)
+    return bool(latest) and not may_break and not any(each.reason for each in latest)
+
+
+def _has_led_to(trace: log.Trace, claim: Claim) -> bool:
+    """Return whether a trace has shown that something does not hold."""
+    return any(found.claim is claim for found in trace.findings)
 
 
 def bytecode(functions: Iterable[FunctionType]) -> tuple[CodePair, ...]:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from statistics import quantiles
 from typing import Any, Final
 
@@ -180,10 +179,11 @@ class Benchmark:
 
     def to_html(self) -> str:
         """Return everything as one HTML page that needs no other file."""
-        return page.page(f"bcmend: {self.subject}", [*_body(self), *_facts(self)])
+        return page.page(_TEMPLATE, _title(self), **_values(self))
 
     def _repr_html_(self) -> str:
-        return "".join(_body(self))
+        """Return what a notebook shows."""
+        return page.fragment(_TEMPLATE, _title(self), **_values(self))
 
     def __str__(self) -> str:
         table = aligned([("", *SIDES), *_rows(self)])
@@ -357,20 +357,14 @@ def _notes(found: Benchmark) -> Iterator[str]:
 
 # The page
 
-
-def _body(found: Benchmark) -> Iterator[str]:
-    yield f"<p><b>{escape(found.verdict)}</b></p>"
-    heads = "".join(f"<th>{side}</th>" for side in ("", *SIDES))
-    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in _rows(found))
-    head = f"<thead><tr>{heads}</tr></thead>"
-    yield f"<table class=figures>{head}<tbody>{rows}</tbody></table>"
-    yield "".join(f"<p><small>{escape(note)}</small></p>" for note in _notes(found))
+_TEMPLATE: Final = "bench.html"
 
 
-def _cell(text: str) -> str:
-    return f"<td>{escape(text)}</td>"
+def _title(found: Benchmark) -> str:
+    return f"bcmend: {found.subject}, torch {found.torch}"
 
 
-def _facts(found: Benchmark) -> list[str]:
-    rows: list[tuple[str, Any]] = [("versions", f"torch {found.torch}")]
-    return [page.facts(rows)]
+def _values(found: Benchmark) -> dict[str, Any]:
+    """Return what the template shows."""
+    rows, notes = list(_rows(found)), list(_notes(found))
+    return {"verdict": found.verdict, "sides": SIDES, "rows": rows, "notes": notes}

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Final
 
 from bcmend.reports import page
+from bcmend.reports.advice import advice_without_a_site
+from bcmend.reports.model_tree import Part, Row, rows_of
+from bcmend.reports.outcomes import times
+from bcmend.reports.page import Entry, Group, Said, named
 from bcmend.reports.places import named_break, shown_place
+from bcmend.reports.source import Line, Span, excerpt, excerpt_text
 from bcmend.reports.texts import aligned, plural
 from bcmend.reports.workflow_commands import command
 
@@ -47,7 +52,7 @@ class Treatment:
     Attributes:
         site: its name, which `Policy(off=...)` takes.
         kind: "branch", "loop", "guard", "output" or another kind of site.
-        status: "mended", "refused", "withdrawn" or "planned".
+        status: as of a `SiteRecord`.
         how: the lowering with its reason, or the slug of the refusal with what is known of it.
         hint: what to do about a refusal; empty for others.
     """
@@ -71,6 +76,7 @@ class Cause:
         explanation: Dynamo's, in one line; empty where it gives none.
         stock, mended: how many graph breaks of the first call are here.
         treatments: the sites at this line.
+        spans: where the expressions stand that broke graphs.
     """
 
     file: str
@@ -84,13 +90,37 @@ class Cause:
     stock: int
     mended: int
     treatments: tuple[Treatment, ...]
+    spans: tuple[Span, ...] = ()
 
     @property
     def outcome(self) -> str:
         """What has become of it, in a few words, where no site says it."""
         if self.mended:
-            return "stays a graph break: bcmend mends nothing of this kind here"
-        return "no graph break once the others are mended"
+            return "still breaks the graph: bcmend mends nothing of this kind here"
+        return _WITHOUT_A_SITE.get(
+            self.number.lower(), "mended: no graph break since the code is mended"
+        )
+
+    @property
+    def what_to_do(self) -> tuple[str, ...]:
+        """What to do about it, each advice once; empty where it breaks no graph any more."""
+        if not self.mended:
+            return ()
+        hints = tuple(dict.fromkeys(each.hint for each in self.treatments if each.hint))
+        return hints if self.treatments else (advice_without_a_site(self.file),)
+
+    @property
+    def lines(self) -> list[Line]:
+        """The source with the expressions marked; the bare line where the file is gone."""
+        return excerpt(self.file, self.line, self.spans)
+
+
+#: What became of a break of which no site is, by torch's number of it.
+_WITHOUT_A_SITE: Final = {
+    "gb0036": "mended by what is known of the size: the graph has it as an unknown number",
+    "gb0124": "mended by what is known of the number: it is a constant, or stays in the graph",
+    "gb0170": "mended by what is known of the condition",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +137,7 @@ class Explanation:
         eager_raised: what it raises, in one line; empty where it returns.
         stock, mended: what compiling has given.
         causes: where graphs broke, in either.
+        parts: the submodules, with what of graphs and breaks is in each.
     """
 
     subject: str
@@ -119,6 +150,22 @@ class Explanation:
     stock: Side
     mended: Side
     causes: tuple[Cause, ...]
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """How many graph breaks a call has, stock and mended, and what is left, in one sentence."""
+        raised = f"; the call raises mended: {self.mended.raised}" * self.raises_mended
+        if not self.causes:
+            return _without_causes(self) + raised
+        places = len({(cause.file, cause.line) for cause in self.remaining})
+        left = f"{plural(places, 'place')} left" if places else "nothing left"
+        return f"{plural(self.stock.breaks, 'break')} -> {self.mended.breaks}; {left}{raised}"
+
+    @property
+    def raises_mended(self) -> bool:
+        """Whether the call raises only once the object is mended."""
+        return bool(self.mended.raised) and not self.raised
 
     @property
     def raised(self) -> str:
@@ -146,7 +193,12 @@ class Explanation:
 
     def to_html(self) -> str:
         """Return everything as one HTML page that needs no other file."""
-        return _page(self)
+        return page.page(_TEMPLATE, f"bcmend: {self.subject}, torch {self.torch}", **_values(self))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        title = f"bcmend: {self.subject}, torch {self.torch}"
+        return page.fragment(_TEMPLATE, title, **_values(self))
 
     def to_github(self) -> str:
         """Return an ``::error`` for each cause that remains and a ``::notice``, a line each.
@@ -156,10 +208,11 @@ class Explanation:
         return "\n".join(_commands(self))
 
     def __str__(self) -> str:
-        lines = [f"bcmend: {self.subject}, torch {self.torch}"]
-        lines += listed(self.causes)
-        if not self.causes:
-            lines += ["", _without_causes(self)]
+        lines = [f"bcmend: {self.subject}, torch {self.torch}", self.verdict]
+        left, mended = self.remaining, [each for each in self.causes if not each.mended]
+        lines += ["", "still breaks the graph", *listed(left, self.subject)] if left else []
+        after = listed(mended, self.subject, first=len(left) + 1)
+        lines += ["", "mended", *after] if mended else []
         table = aligned([("", "stock", "mended"), *_figures(self)])
         return "\n".join([*lines, "", *table, *_notes(self)])
 
@@ -168,17 +221,17 @@ _SCHEMA: Final = 1
 """Changes where a name in `to_dict()` gets another meaning, or goes."""
 
 
-def listed(causes: Iterable[Cause]) -> Iterator[str]:
-    """Yield the lines of a numbered list of causes, each behind an empty one."""
-    for number, cause in enumerate(causes, 1):
+def listed(causes: Iterable[Cause], subject: str, first: int = 1) -> Iterator[str]:
+    """Yield the lines of a list of causes, numbered from ``first``, each behind an empty one."""
+    for number, cause in enumerate(causes, first):
         yield ""
-        yield from _lines_of(number, cause)
+        yield from _lines_of(number, cause, subject)
 
 
 def _without_causes(found: Explanation) -> str:
     if found.raised:
         return f"the call raised {found.raised}: how far torch captures it is not known"
-    return "torch captures it in one piece: there is nothing to mend"
+    return "0 breaks: torch captures it in one piece, there is nothing to mend"
 
 
 def _figures(found: Explanation) -> Iterator[tuple[str, str, str]]:
@@ -216,10 +269,10 @@ def _notes(found: Explanation) -> Iterator[str]:
         yield "made in this process: what was compiled in it is compiled anew when it is called"
 
 
-def _modules_of(cause: Cause) -> str:
+def _modules_of(cause: Cause, subject: str) -> str:
     """Return the submodules in which a cause is, the first of them if they are many."""
-    named = [each or "the object itself" for each in cause.modules]
-    return ", ".join([*named[:_SHOWN], *["..."] * (len(named) > _SHOWN)])
+    shown = [each or subject for each in cause.modules]
+    return ", ".join([*shown[:_SHOWN], *["..."] * (len(shown) > _SHOWN)])
 
 
 _SHOWN: Final = 4  # of the submodules
@@ -231,9 +284,10 @@ def _reason_of(cause: Cause) -> str:
     return f"{named_break(cause.number, cause.kind)} ({broken})"
 
 
-def _treatment_of(treatment: Treatment) -> str:
-    """Return what was made of a site, without the hint."""
-    status = page.named(treatment.status)
+def _treatment_of(cause: Cause, treatment: Treatment) -> str:
+    """Return what was made of a site of a cause, without the hint."""
+    is_left = treatment.status in ("refused", "withdrawn")
+    status = "not mended" if is_left and not cause.mended else named(treatment.status)
     return f"{treatment.kind} {status}: {treatment.how}".removesuffix(": ")
 
 
@@ -247,11 +301,11 @@ def _percent(share: float | None) -> str:
     return "none run" if share is None else f"{share:.0%}"
 
 
-def _lines_of(number: int, cause: Cause) -> Iterator[str]:
+def _lines_of(number: int, cause: Cause, subject: str) -> Iterator[str]:
     place = f"{shown_place(cause.file, cause.line)}  {cause.function}"
-    yield f"{number}. {place}{'  in ' * bool(cause.modules)}{_modules_of(cause)}"
-    if cause.source:
-        yield f"   | {cause.source}"
+    yield f"{number}. {place}{'  in ' * bool(cause.modules)}{_modules_of(cause, subject)}"
+    source = list(excerpt_text(cause.lines)) or [f"| {cause.source}"] * bool(cause.source)
+    yield from (f"   {line}" for line in source)
     yield f"   {_reason_of(cause)}"
     yield from (f"   {line}" for line in _details_of(cause))
 
@@ -260,12 +314,11 @@ def _details_of(cause: Cause) -> Iterator[str]:
     """Yield what Dynamo explains, and what bcmend has made of it."""
     if cause.explanation:
         yield cause.explanation
-    for treatment in cause.treatments:
-        yield f"bcmend: {_treatment_of(treatment)}"
-        if treatment.hint:
-            yield f"hint: {treatment.hint}"
+    for text, count in Counter(_treatment_of(cause, each) for each in cause.treatments).items():
+        yield f"bcmend: {text}{times(count)}"
     if not cause.treatments:
         yield f"bcmend: {cause.outcome}"
+    yield from (f"what to do: {each}" for each in cause.what_to_do)
 
 
 # Workflow commands
@@ -278,55 +331,66 @@ def _commands(found: Explanation) -> Iterator[str]:
             "error", "\n".join(_details_of(cause)), file=cause.file, line=cause.line, title=title
         )
     title = f"bcmend: {found.subject}"
-    if found.mended.raised and not found.raised:
+    if found.raises_mended:
         yield command("error", f"the call raises mended: {found.mended.raised}", title=title)
     rows = [f"{label}: {stock} stock, {mended} mended" for label, stock, mended in _figures(found)]
     lines = [*([] if found.causes else [_without_causes(found)]), *rows, *_notes(found)]
     yield command("notice", "\n".join(lines), title=title)
 
 
-# The page
+# The page: the verdict, the model as a picture, what is left, what was mended
+
+_TEMPLATE: Final = "explanation.html"
 
 
-def _page(found: Explanation) -> str:
-    return page.page(f"bcmend: {found.subject}", _body(found))
+def _values(found: Explanation) -> dict[str, object]:
+    ordered = sorted(found.causes, key=lambda each: not each.mended)  # as text numbers them
+    numbered = [(f"cause-{number}", each) for number, each in enumerate(ordered, 1)]
+    entries = [(each, _entry(anchor, each, found.subject)) for anchor, each in numbered]
+    is_bad = bool(found.remaining) or found.raises_mended
+    return {
+        "verdict": found.verdict.replace("->", "\N{RIGHTWARDS ARROW}"),
+        "tone": "bad" if is_bad else "good" if found.causes else "",
+        "rows": [(row, _links(row, numbered)) for row in rows_of(found.subject, found.parts)],
+        "left": _groups([entry for cause, entry in entries if cause.mended]),
+        "mended": _groups([entry for cause, entry in entries if not cause.mended]),
+        "sides": [("stock", found.stock), ("mended", found.mended)],
+        "figures": list(_figures(found)),
+        "notes": list(_notes(found)),
+    }
 
 
-def _body(found: Explanation) -> Iterator[str]:
-    rows = "".join(
-        f"<tr><td>{escape(label)}</td><td>{escape(stock)}</td><td>{escape(mended)}</td></tr>"
-        for label, stock, mended in _figures(found)
+def _links(row: Row, numbered: Sequence[tuple[str, Cause]]) -> list[str]:
+    """Return the anchors of the causes that broke graphs in the submodules of a row."""
+    paths = set(row.paths)
+    return [anchor for anchor, each in numbered if paths & set(each.modules or (None,))]
+
+
+def _groups(entries: Sequence[Entry]) -> list[Group]:
+    return [Group("", entries)] if entries else []
+
+
+def _entry(anchor: str, cause: Cause, subject: str) -> Entry:
+    where = _modules_of(cause, subject)
+    return Entry(
+        shown_place(cause.file, cause.line),
+        cause.function,
+        f"in {where}" if where else "",
+        cause.lines,
+        list(_said(cause)),
+        cause.what_to_do,
+        [text for text in (_reason_of(cause), cause.explanation) if text],
+        "" if cause.lines else cause.source,
+        anchor,
     )
-    yield (
-        "<table class=figures><thead><tr><th></th><th>stock</th><th>mended</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table>"
-    )
-    yield "".join(f"<p><small>{escape(note)}</small></p>" for note in _notes(found))
-    yield page.facts([("versions", f"torch {found.torch}")])
-    yield page.legend(each.status for cause in found.causes for each in cause.treatments)
-    if not found.causes:
-        yield f"<p>{escape(_without_causes(found))}</p>"
-        return
-    yield "<h2>Where graphs break</h2>"
-    yield from map(_cause, found.causes)
 
 
-def _cause(cause: Cause) -> str:
-    modules = f' <span class="soft">in {escape(_modules_of(cause))}</span>' if cause.modules else ""
-    place = f'<span class="place">{escape(shown_place(cause.file, cause.line))}</span>'
-    parts = [
-        f"<h3>{place} <code>{escape(cause.function)}</code>{modules}</h3>",
-        page.written(cause.source),
-        f"<p>{escape(_reason_of(cause))}</p>",
-    ]
-    if cause.explanation:
-        parts.append(f"<p><small>{page.prose(cause.explanation)}</small></p>")
+def _said(cause: Cause) -> Iterator[Said]:
+    alike: dict[tuple[str, str], list[Treatment]] = {}
     for each in cause.treatments:
-        said = page.coloured(each.status, _treatment_of(each))
-        hint = f"<p><small>What to do: {page.prose(each.hint)}</small></p>" if each.hint else ""
-        name = f'<small class="name">{escape(each.site)}</small>'
-        parts.append(f'<div class="head why">{said}{name}</div>{hint}')
+        alike.setdefault((each.status, _treatment_of(cause, each)), []).append(each)
+    for (status, text), sites in alike.items():
+        names = ", ".join(Counter(each.site for each in sites))
+        yield Said(status, f"{text}{times(len(sites))}", names)
     if not cause.treatments:
-        kind = "breaks" if cause.mended else "mended"
-        parts.append(f"<p>{page.coloured(kind, cause.outcome)}</p>")
-    return f"<article>{''.join(parts)}</article>"
+        yield Said("breaks" if cause.mended else "mended", cause.outcome)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
+from bcmend.reports.source import Span
 from bcmend.reports.texts import plural
 
 
@@ -20,12 +21,14 @@ class SiteRecord:
         function: the qualified name of the function.
         offset: the offset of the site's instruction in the original bytecode, in bytes.
         kind: "branch", "loop", "guard", "output" or another kind of site.
-        status: "mended", "refused", "withdrawn" or "planned".
+        status: "mended", "known" (the truth of the condition is, and there is no branch in the
+            graph), "refused", "withdrawn" or "planned".
         lowering: what the site was rewritten to; None where it was not rewritten.
         refusal: the slug of the reason why it was not rewritten; None where it was.
         detail: anything more that is known of this very site, such as a compiler's message.
         clone_bytes: of deferred output and checks, how many bytes of tensors each call copies
             because they are changed later in it; None for other sites, or where it is not known.
+        span: where the expression stands; None where it is not known.
     """
 
     name: str
@@ -39,6 +42,7 @@ class SiteRecord:
     refusal: str | None
     detail: str = ""
     clone_bytes: int | None = None
+    span: Span | None = None
 
     @property
     def cost(self) -> str:
@@ -57,6 +61,8 @@ class Retrace:
         function: the qualified name of the function.
         reason: what Dynamo or bcmend says of it, in one line.
         stays: whether the graph breaks there from then on.
+        begins: whether it is the first of an object that waited, of code that was not mended yet.
+        span: where the expression stands at which it stopped; None where it is not known.
     """
 
     file: str
@@ -64,11 +70,19 @@ class Retrace:
     function: str
     reason: str
     stays: bool = False
+    begins: bool = field(default=False, compare=False)
+    span: Span | None = field(default=None, compare=False)
 
 
 def counted(retraces: Iterable[Retrace]) -> list[tuple[Retrace, int]]:
-    """Return each trace that was given up at its place for its reason, and how often it was."""
+    """Return each trace that has stopped at its place for its reason, and how often it has."""
     return list(Counter(replace(each, stays=False) for each in retraces).items())
+
+
+def retraced(retraces: Sequence[Retrace]) -> str:
+    """Return how often code was traced again."""
+    count = len(retraces)
+    return f"traced again {'once' if count == 1 else f'{count} times'}, after a stop at"
 
 
 def times(count: int) -> str:

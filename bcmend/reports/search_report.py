@@ -7,8 +7,9 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass
 from operator import attrgetter
-from pathlib import Path
+from typing import NamedTuple
 
+from bcmend.reports.places import short_place
 from bcmend.reports.texts import aligned, plural
 
 
@@ -74,10 +75,23 @@ class Why:
         """Return what ``to_dict`` returns as JSON text."""
         return json.dumps(self.to_dict(), indent=2)
 
-    def __str__(self) -> str:
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from bcmend.reports import page  # which few need
+
+        began = itertools.groupby(self.traces, attrgetter("began"))
+        functions = [(name, list(map(_shown, traces))) for name, traces in began]
+        title = f"bcmend: {self.subject}"
+        return page.fragment("why.html", title, verdict=self.summary, functions=functions)
+
+    @property
+    def summary(self) -> str:
+        """How many traces there were, and how long they took."""
         seconds = sum(trace.seconds for trace in self.traces)
-        count = plural(len(self.traces), "trace")
-        lines = [f"bcmend: {self.subject}", f"{count}, {seconds:.1f} s"]
+        return f"{plural(len(self.traces), 'trace')}, {seconds:.1f} s"
+
+    def __str__(self) -> str:
+        lines = [f"bcmend: {self.subject}", self.summary]
         for began, traces in itertools.groupby(self.traces, attrgetter("began")):
             lines += ["", began]
             for number, trace in enumerate(traces, 1):
@@ -91,17 +105,38 @@ def _evidence(trace: TraceRecord) -> set[str]:
 
 def _lines_of(number: int, trace: TraceRecord) -> list[str]:
     """Return the lines of one trace: how it ended, then what each finding changed."""
-    place = f"{Path(trace.file).name}:{'?' if trace.line is None else trace.line}"
-    end = "captured" if not trace.reason else f"given up at {place}"
-    lines = [f"  {number:2}  {trace.seconds:6.2f} s  {end}"]
-    if not trace.reason.startswith("bcmend:") and trace.reason not in _evidence(trace):
-        lines.append(f"                {trace.reason}")
-    for found, count in Counter(trace.findings).items():
-        rows = [
-            ("assumed", f"{found.assumed}{f' ({count} times)' * (count > 1)}"),
-            ("of", found.subject),
-            ("not so", found.evidence),
-            ("instead", f"{found.instead}{f', for {found.lifetime}' * bool(found.lifetime)}"),
-        ]
-        lines += [f"                {row}" for row in aligned([row for row in rows if row[1]])]
+    shown = _shown(trace)
+    lines = [f"  {number:2}  {trace.seconds:6.2f} s  {shown.end}"]
+    if shown.said:
+        lines.append(f"                {shown.said}")
+    for rows in shown.findings:
+        lines += [f"                {row}" for row in aligned(rows)]
     return lines
+
+
+class _Shown(NamedTuple):
+    """A trace as it is shown: its end, what is said of that, and what each finding changed."""
+
+    seconds: float
+    reason: str
+    end: str
+    said: str
+    findings: list[list[tuple[str, str]]]
+
+
+def _shown(trace: TraceRecord) -> _Shown:
+    end = f"stopped at {short_place(trace.file, trace.line)}" if trace.reason else "captured"
+    is_said = not trace.reason.startswith("bcmend:") and trace.reason not in _evidence(trace)
+    findings = [_rows(found, count) for found, count in Counter(trace.findings).items()]
+    return _Shown(trace.seconds, trace.reason, end, trace.reason * is_said, findings)
+
+
+def _rows(found: FindingRecord, count: int) -> list[tuple[str, str]]:
+    """Return what a finding changed: what each row is, and its text."""
+    rows = [
+        ("assumed", f"{found.assumed}{f' ({count} times)' * (count > 1)}"),
+        ("of", found.subject),
+        ("not so", found.evidence),
+        ("instead", f"{found.instead}{f', for {found.lifetime}' * bool(found.lifetime)}"),
+    ]
+    return [row for row in rows if row[1]]

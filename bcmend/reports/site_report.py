@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import TYPE_CHECKING, Final
 
 from bcmend.reasons import REASONS, Reason
-from bcmend.reports.outcomes import Retrace, SiteRecord, counted, times
-from bcmend.reports.page import LEGEND, counts, facts, legend, named, page
-from bcmend.reports.places import shown_path, shown_place, source_line
+from bcmend.reports import page
+from bcmend.reports.advice import advice_for, meaning_of
+from bcmend.reports.outcomes import Retrace, SiteRecord, counted, retraced, times
+from bcmend.reports.page import NAMES, NOT_MENDED, named
+from bcmend.reports.places import shown_path, shown_place
+from bcmend.reports.source import excerpt, excerpt_text
 from bcmend.reports.texts import aligned, plural, rich_table
 
 if TYPE_CHECKING:
@@ -36,10 +38,12 @@ class Report:
         sites: every site that is known.
         functions_reached: how many Python functions the object can reach.
         functions_changed: how many of them got new bytecode.
+        is_whole: whether all that was traced was captured in one graph in the end. A site that was
+            not mended breaks none then.
         is_off: whether bcmend is switched off in this process, or not used with this torch.
         waits: whether none was analysed, since Dynamo has not stopped in any.
-        retraces: the traces that were given up, each code object's in order; the first of an object
-            that waited is that in which Dynamo stopped.
+        retraces: the traces that stopped, each code object's in order, after which the code was
+            traced again; the first of an object that waited is that in which Dynamo stopped.
         versions: names and versions of what the report depends on.
         policy: what of the policy is not the default, as it is written; empty where all is.
         packages: installed packages of which functions got new bytecode, with their versions.
@@ -58,6 +62,7 @@ class Report:
     packages: tuple[str, ...] = ()
     bytecode: tuple[CodePair, ...] = ()
     is_off: bool = False
+    is_whole: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sites", tuple(sorted(self.sites, key=_position)))
@@ -65,12 +70,12 @@ class Report:
     @property
     def mended(self) -> tuple[SiteRecord, ...]:
         """The sites that were rewritten."""
-        return tuple(site for site in self.sites if site.status == "mended")
+        return tuple(self.having("mended"))
 
     @property
     def refused(self) -> tuple[SiteRecord, ...]:
-        """The sites that were left as they were."""
-        return tuple(site for site in self.sites if site.status == "refused")
+        """The sites that were not mended."""
+        return tuple(self.having("refused"))
 
     @property
     def still_breaking(self) -> tuple[Retrace, ...]:
@@ -81,6 +86,51 @@ class Report:
         at_sites = {(site.file, site.line) for site in self.sites}
         stops = dict.fromkeys(each for each in self.retraces if each.stays)
         return tuple(each for each in stops if (each.file, each.line) not in at_sites)
+
+    @property
+    def mended_without_a_site(self) -> tuple[Retrace, ...]:
+        """The places, each once, at which Dynamo stopped before the code was mended, and not since.
+
+        Those at the line of a site are left out, as above.
+        """
+        elsewhere = {(each.file, each.line) for each in self.retraces if not each.begins}
+        elsewhere |= {(site.file, site.line) for site in self.sites if site.status != "planned"}
+        stops = dict.fromkeys(each for each in self.retraces if each.begins and not each.stays)
+        return tuple(each for each in stops if (each.file, each.line) not in elsewhere)
+
+    @property
+    def places_left(self) -> int:
+        """How many lines still break the graph."""
+        places = {(each.file, each.line) for each in self.still_breaking}
+        places |= {(each.file, each.line) for each in self.having("refused", "withdrawn")}
+        return 0 if self.is_whole else len(places)
+
+    def having(self, *statuses: str) -> list[SiteRecord]:
+        """Return the sites of some statuses."""
+        return [each for each in self.sites if each.status in statuses]
+
+    def named(self, status: str) -> str:
+        """Return what a reader knows a status of this object's sites as."""
+        is_left = status in ("refused", "withdrawn")
+        return NOT_MENDED if is_left and self.is_whole else named(status)
+
+    @property
+    def verdict(self) -> str:
+        """How much was mended, and how much is left, in one sentence."""
+        counts, left = self.counts, self.places_left
+        known = counts.get("known", 0) + len(self.mended_without_a_site)
+        usual = counts["mended"] + counts["planned"]
+        others = {each: n for each, n in counts.items() if each not in NAMES}
+        parts = [
+            f"{plural(counts['mended'], 'site')} mended" * bool(counts["mended"]),
+            f"{plural(known, 'place')} mended by what is known" * bool(known),
+            f"{plural(counts['planned'], 'site')} planned" * bool(counts["planned"]),
+            *(f"{plural(n, 'site')} {each}" for each, n in others.items()),
+            f"{plural(left, 'place')} still {'breaks' if left == 1 else 'break'} the graph"
+            if left
+            else "nothing left" * bool(usual + known),
+        ]
+        return ", ".join(filter(None, parts)) or "0 sites"
 
     @property
     def counts(self) -> dict[str, int]:
@@ -98,12 +148,8 @@ class Report:
                 f"{plural(self.functions_reached, 'function')} reached, none analysed: "
                 "Dynamo has not stopped in any (report(obj, ahead=True) analyses them)"
             )
-        counts = [f"{count} {named(status)}" for status, count in self.counts.items() if count]
-        return (
-            f"{plural(len(self.sites), 'site')}{': ' if counts else ''}{', '.join(counts)}; "
-            f"{plural(self.functions_reached, 'function')} reached, "
-            f"{self.functions_changed} changed"
-        )
+        reached = plural(self.functions_reached, "function")
+        return f"{self.verdict}; {reached} reached, {self.functions_changed} changed"
 
     @property
     def circumstances(self) -> tuple[tuple[str, str], ...]:
@@ -123,6 +169,7 @@ class Report:
             "functions_reached": self.functions_reached,
             "functions_changed": self.functions_changed,
             "waits": self.waits,
+            "is_whole": self.is_whole,
             "is_off": self.is_off,
             "versions": dict(self.versions),
             "policy": self.policy,
@@ -139,21 +186,26 @@ class Report:
 
     def to_html(self) -> str:
         """Return the report as one HTML page that needs no other file."""
+        return page.page("report.html", f"bcmend: {self.subject}", **self._values())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return page.fragment("report.html", f"bcmend: {self.subject}", **self._values())
+
+    def _values(self) -> dict[str, object]:
         from bcmend.reports import site_page  # which few need
 
-        numbers = {"breaks": len(self.still_breaking), **self.counts}
-        shown = {status: numbers[status] for status in [*LEGEND, *numbers] if numbers.get(status)}
-        body = [
-            f"<p>{escape(self.summary)}</p>",
-            counts(shown.items()),
-            facts(self.circumstances),
-            legend(shown),
-            *site_page.stops(self.still_breaking),
-            *site_page.sites(self.sites),
-            *site_page.given_up(self.retraces),
-            *site_page.bytecode(self.bytecode),
-        ]
-        return page(f"bcmend: {self.subject}", body)
+        is_silent = self.waits or self.is_off
+        reached = f"{self.functions_reached} reached, {self.functions_changed} changed"
+        return {
+            "verdict": self.summary if is_silent else self.verdict,
+            "facts": [*self.circumstances, ("functions", reached)],
+            **site_page.left_and_mended(
+                self.still_breaking, self.mended_without_a_site, self.sites, is_whole=self.is_whole
+            ),
+            **site_page.retraced(self.retraces),
+            **site_page.bytecode(self.bytecode),
+        }
 
     def to_text(self, *, every: bool = False) -> str:
         """Return the report as text: what still breaks first, what is mended last.
@@ -162,29 +214,43 @@ class Report:
         """
         lines = [f"bcmend: {self.subject}", self.summary]
         lines += aligned(self.circumstances)
-        lines += _still_breaking(self.still_breaking)
-        for status in [*LEGEND, *(each for each in self.counts if each not in LEGEND)]:
-            found = [site for site in self.sites if site.status == status]
-            folds = status == "mended" and not every
-            lines += _by_file(found) if folds and len(found) > _LISTED else _listed(found)
+        left = [] if self.is_whole else self.having("refused")
+        lines += ["", self.named("refused")] if left or self.still_breaking else []
+        lines += [*_stops(self.still_breaking), *_listed(left)]
+        if not self.is_whole:
+            lines += _reasons(self.sites)
+        for status in self._order():
+            found = self.having(status)
+            if status == "known" and self.mended_without_a_site:
+                lines += ["", named(status), *_stops(self.mended_without_a_site), *_listed(found)]
+            elif found and found != left:
+                folds = status == "mended" and not every and len(found) > _LISTED
+                lines += ["", self.named(status) + ", by file" * folds]
+                lines += _by_file(found) if folds else _listed(found)
         lines += _retraced(self.retraces)
-        for found_reason in _reasons_given(self.sites):
-            lines += ["", f"{found_reason.slug}: {found_reason.meaning}"]
-            lines.append(f"  Hint: {found_reason.hint}")
         lines += [text for pair in self.bytecode for text in ("", str(pair))]
         return "\n".join(lines)
+
+    def _order(self) -> list[str]:
+        """Return the statuses in the order of a report: what breaks no graph, though left, last."""
+        found = [*NAMES, *(each for each in self.counts if each not in NAMES)]
+        return sorted(found, key=lambda each: self.is_whole and each in ("refused", "withdrawn"))
 
     def __str__(self) -> str:
         return self.to_text()
 
     def __rich__(self) -> Table:
-        hints = [f"{found.slug}: {found.hint}" for found in _reasons_given(self.sites)]
+        hints = [f"{site.refusal}: {hint}" for site, hint in advised(self.sites)]
         about = [": ".join(each) for each in self.circumstances]
         title = "\n".join([f"bcmend: {self.subject}", self.summary, *about])
-        order = [*LEGEND, *self.counts]
-        rows = map(_cells, sorted(self.sites, key=lambda site: order.index(site.status)))
-        stops = _still_breaking(self.still_breaking)
-        caption = "\n".join([*hints, *stops, *_retraced(self.retraces)])
+        order = self._order()
+        ordered = sorted(self.sites, key=lambda site: order.index(site.status))
+        rows = [(self.named(site.status), *_cells(site)) for site in ordered]
+        stops = list(_stops(self.still_breaking))
+        stops = [named("breaks"), *stops] if stops else []
+        without = list(_stops(self.mended_without_a_site))
+        without = [named("known"), *without] if without else []
+        caption = "\n".join([*hints, *stops, *without, *_retraced(self.retraces)])
         return rich_table(title, _COLUMNS, rows, caption)
 
 
@@ -197,7 +263,6 @@ def _listed(sites: Sequence[SiteRecord]) -> Iterator[str]:
     """Yield the lines of sites of one status; a line of source where nothing was mended."""
     if not sites:
         return
-    yield from ("", named(sites[0].status))
     lines = ["?" if site.line is None else str(site.line) for site in sites]
     rows = aligned(
         [
@@ -211,13 +276,13 @@ def _listed(sites: Sequence[SiteRecord]) -> Iterator[str]:
             file = site.file
             yield f"  {shown_path(file)}"
         yield f"    {row}"
-        if site.status != "mended" and (text := source_line(site.file, site.line)):
-            yield f"    {' ' * max(map(len, lines))}  | {text}"
+        if site.status != "mended":
+            for line in excerpt_text(excerpt(site.file, site.line, [site.span])):
+                yield f"    {' ' * max(map(len, lines))}  {line}"
 
 
 def _by_file(sites: Sequence[SiteRecord]) -> Iterator[str]:
     """Yield a line for each file with mended sites; the report as JSON or HTML has every site."""
-    yield from ("", f"{named('mended')}, by file")
     kinds: dict[str, Counter[str]] = {}
     for site in sites:
         kinds.setdefault(shown_path(site.file), Counter())[site.kind] += 1
@@ -226,19 +291,18 @@ def _by_file(sites: Sequence[SiteRecord]) -> Iterator[str]:
         yield f"  {file}  {plural(found.total(), 'site')}: {counted}"
 
 
-def _still_breaking(stops: Sequence[Retrace]) -> Iterator[str]:
-    if not stops:
-        return
-    yield from ("", named("breaks"))
+def _stops(stops: Sequence[Retrace]) -> Iterator[str]:
+    """Yield the lines of places at which Dynamo stopped, each with its source."""
     rows = [(shown_place(each.file, each.line), each.function, each.reason) for each in stops]
     for stop, row in zip(stops, aligned(rows), strict=True):
         yield f"  {row}"
-        if text := source_line(stop.file, stop.line):
-            yield f"    | {text}"
+        yield from (
+            f"    {line}" for line in excerpt_text(excerpt(stop.file, stop.line, [stop.span]))
+        )
 
 
 def _retraced(retraces: tuple[Retrace, ...]) -> list[str]:
-    """Return the lines of the text that list traces which were given up."""
+    """Return the lines of the text that list where traces have stopped."""
     if not retraces:
         return []
     rows = [
@@ -247,7 +311,7 @@ def _retraced(retraces: tuple[Retrace, ...]) -> list[str]:
     ]
     return [
         "",
-        f"{plural(len(retraces), 'trace')} given up",
+        retraced(retraces),
         *(f"  {row}" for row in aligned(rows)),
     ]
 
@@ -260,13 +324,24 @@ def _explanation(site: SiteRecord) -> str:
 
 def _cells(site: SiteRecord) -> tuple[str, ...]:
     place = shown_place(site.file, site.line)
-    return named(site.status), place, site.kind, site.function, _explanation(site)
+    return place, site.kind, site.function, _explanation(site)
 
 
-def _reasons_given(sites: tuple[SiteRecord, ...]) -> list[Reason]:
-    """Return each reason that a site names, once, in the order of first use."""
-    slugs = dict.fromkeys(site.refusal for site in sites if site.refusal is not None)
-    return [REASONS[slug] for slug in slugs if slug in REASONS]
+def advised(sites: Iterable[SiteRecord]) -> list[tuple[SiteRecord, str]]:
+    """Return what to do about sites, each advice once, and the first site that it is for."""
+    found: dict[tuple[str, str], SiteRecord] = {}
+    for site in sites:
+        slug = site.refusal or ""
+        if hint := advice_for(slug, site.detail, site.file, site.kind):
+            found.setdefault((slug, hint), site)
+    return [(site, hint) for (_, hint), site in found.items()]
+
+
+def _reasons(sites: Iterable[SiteRecord]) -> Iterator[str]:
+    """Yield the lines that say what each reason means, and what to do."""
+    for site, hint in advised(sites):
+        slug = site.refusal or ""
+        yield from ("", f"{slug}: {meaning_of(slug, site.detail)}", f"  What to do: {hint}")
 
 
 def _site_dict(site: SiteRecord) -> dict[str, object]:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 _COLORS: Final = {
     "mended": "green",
-    "planned": "cyan",
-    "refused": "yellow",
-    "left as it was": "yellow",
-    "withdrawn": "red",
+    "mended by what is known": "green",
+    "planned: no trace has reached it yet": "cyan",
+    "still breaks the graph": "red",
+    "mended at first, then switched off: breaks the graph": "red",
 }
 
 

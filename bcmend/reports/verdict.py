@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
+from bcmend.reports import page
 from bcmend.reports.outcomes import SiteRecord
+from bcmend.reports.page import Entry, Group, Said
+from bcmend.reports.places import short_place, shown_path, shown_place
+from bcmend.reports.source import excerpt
 from bcmend.reports.texts import aligned, plural
 from bcmend.reports.workflow_commands import command
 
@@ -129,6 +132,15 @@ class Verdict:
         """Return `to_dict()` as JSON text; `indent` is the number of spaces, None for one line."""
         return json.dumps(self.to_dict(), indent=indent)
 
+    def to_html(self) -> str:
+        """Return everything as one HTML page that needs no other file."""
+        return page.page(_TEMPLATE, f"bcmend: {self.subject}, torch {self.torch}", **_values(self))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        title = f"bcmend: {self.subject}, torch {self.torch}"
+        return page.fragment(_TEMPLATE, title, **_values(self))
+
     def to_github(self) -> str:
         """Return an ``::error`` where there is a difference, a ``::notice`` else.
 
@@ -136,6 +148,19 @@ class Verdict:
         """
         title = f"bcmend: {self.subject}"
         return command("notice" if self.equal else "error", str(self), title=title)
+
+    @property
+    def sentence(self) -> str:
+        """Whether the calls are equal, with how many there were, in one sentence."""
+        sites = plural(len(self.sites), "mended site")
+        if self.difference is not None:
+            return f"differs in call {self.difference.call} of {self.runs}; {sites}"
+        if self.each_call_raised:
+            return "each call raised the same: nothing else was compared"
+        if not self.sites:
+            return f"equal in {plural(self.runs, 'call')}: no site was mended, nothing to compare"
+        sides = "" if self.sides is None else f", {plural(len(self.sides.records), 'side')}"
+        return f"equal in {plural(self.runs, 'call')}; {sites}{sides}"
 
     def __str__(self) -> str:
         calls = plural(self.runs, "call") + (", with gradients" if self.train else "")
@@ -182,7 +207,7 @@ def _lines_of(found: Difference) -> list[str]:
 
 
 def _place_of(site: SiteRecord) -> str:
-    return f"{Path(site.file).name}:{site.line}"
+    return short_place(site.file, site.line)
 
 
 def _lines_of_sites(sites: tuple[SiteRecord, ...]) -> list[str]:
@@ -195,10 +220,10 @@ def _lines_of_sites(sites: tuple[SiteRecord, ...]) -> list[str]:
     ]
 
 
-def _lines_of_sides(found: Sides, sites: tuple[SiteRecord, ...]) -> Iterator[str]:
+def _sides_said(found: Sides) -> str:
+    """Return how many sides have each status, in one line."""
     if not found.records:
-        yield "  no mended site has sides"
-        return
+        return "no mended site has sides"
     counts = [
         f"{len(found.having(status))} {text}"
         for status, text in _STATUSES.items()
@@ -209,7 +234,13 @@ def _lines_of_sides(found: Sides, sites: tuple[SiteRecord, ...]) -> Iterator[str
     elif found.having("seen") or found.having("forced"):
         counts.append("all equal")
     total = f"{plural(found.sites, 'site')}, {plural(len(found.records), 'side')}"
-    yield f"  {total}: {', '.join(counts)}"
+    return f"{total}: {', '.join(counts)}"
+
+
+def _lines_of_sides(found: Sides, sites: tuple[SiteRecord, ...]) -> Iterator[str]:
+    yield f"  {_sides_said(found)}"
+    if not found.records:
+        return
     taken, pairs = found.pairs
     if pairs:
         yield f"  {taken} of {pairs} pairs of sides of neighbours, in {found.seconds:.0f} s"
@@ -229,3 +260,68 @@ _STATUSES: Final = {
     "differs": "differ",
     "not forced": "not forced",
 }
+
+
+# The page: the verdict, what differs, the sides, what was mended, how
+
+_TEMPLATE: Final = "verdict.html"
+
+
+def _values(found: Verdict) -> dict[str, object]:
+    places = {each.name: _place_of(each) for each in found.sites}
+    records = () if found.sides is None else found.sides.records
+    differences = [each for each in (found.difference,) if each is not None]
+    if found.sides is not None:
+        differences += [each for each in found.sides.differences if each not in differences]
+    is_good = found.equal and bool(found.sites) and not found.each_call_raised
+    return {
+        "verdict": found.sentence,
+        "tone": "bad" if differences else "good" if is_good else "",
+        "differences": differences,
+        "sides": found.sides,
+        "sides_said": "" if found.sides is None else _sides_said(found.sides),
+        "sides_rows": [
+            (places.get(each.site, each.site), each.side, each.status, each.detail)
+            for each in sorted(records, key=lambda each: _ORDER.index(each.status))
+        ],
+        "mended": _by_file(found),
+        "facts": [
+            ("calls", f"{found.runs}{', with gradients' if found.train else ''}"),
+            ("compiled by", repr(found.backend)),
+            ("raised", "; ".join(dict.fromkeys(filter(None, found.raised)))),
+            ("made in", "copies of the process" if found.is_copied else "this process"),
+        ],
+    }
+
+
+#: In which order sides stand on the page.
+_ORDER: Final = ("differs", "not forced", "forced", "seen")
+
+
+def _by_file(found: Verdict) -> list[Group]:
+    groups: dict[str, list[SiteRecord]] = {}
+    for each in found.sites:
+        groups.setdefault(shown_path(each.file), []).append(each)
+    is_open = page.is_short(found.sites)
+    return [
+        Group(file, [_entry(each, found) for each in sites], is_open=is_open)
+        for file, sites in groups.items()
+    ]
+
+
+def _entry(site: SiteRecord, found: Verdict) -> Entry:
+    policy = f"Policy(off=({site.name!r},))"
+    notes = [] if found.equal else [f"Switched off by `{policy}`."]
+    said = ": ".join(filter(None, (site.lowering, site.detail.partition("\n")[0])))
+    records = () if found.sides is None else found.sides.records
+    sides = [f"{each.side} {each.status}" for each in records if each.site == site.name]
+    if sides:
+        notes.append(f"{plural(len(sides), 'side')}: {', '.join(sides)}.")
+    return Entry(
+        shown_place(site.file, site.line),
+        site.function,
+        site.kind,
+        excerpt(site.file, site.line, [site.span]),
+        [Said(site.status, said, site.name)],
+        notes=notes,
+    )

@@ -83,7 +83,10 @@ def graph_breaks(*, max: int) -> Iterator[None]:
 def _not_one_graph(found: Explanation, raised: str) -> str:
     if found.raised:
         return f"the call of {found.subject} raises {found.raised}"
-    lines = [f"{found.subject} is not captured in one graph", *listed(found.remaining)]
+    lines = [
+        f"{found.subject} is not captured in one graph",
+        *listed(found.remaining, found.subject),
+    ]
     if not found.remaining:
         lines.append(f"the call raises with fullgraph=True: {raised}")
     return "\n".join(lines)

@@ -9,7 +9,8 @@ import copy
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from bcmend import api
 from bcmend.dynamo import fx_graph
-from bcmend.dynamo.breaks.noted_breaks import Break, noted_breaks
+from bcmend.dynamo.breaks.noted_breaks import Break, NotedBreaks, noted_breaks
 from bcmend.errors import TrialError
 from bcmend.patching import compilations
 from bcmend.policy import Policy
@@ -56,6 +57,7 @@ class Counts:
         breaks: the graph breaks of the first call.
         raised: what a call has raised, in one line; empty where none did.
         report: of the mended object; None of the stock one.
+        parts: how many calls each graph, from 1, has of each submodule, by its path; None is none.
     """
 
     graphs: int
@@ -68,6 +70,7 @@ class Counts:
     breaks: tuple[Break, ...]
     raised: str
     report: Report | None
+    parts: Mapping[tuple[int, str | None], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +86,17 @@ class Times:
 class _Graphs:
     """A back end that runs graphs as they are, and counts them, and how often they run."""
 
+    breaks: NotedBreaks
     count: int = 0
     operators: int = 0
     runs: int = 0
+    parts: Counter[tuple[int, str | None]] = field(default_factory=Counter)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
         self.count += 1
-        self.operators += sum(each.op.startswith("call_") for each in fx_graph.nodes_in(graph))
+        calls = [each for each in fx_graph.nodes_in(graph) if each.op.startswith("call_")]
+        self.operators += len(calls)
+        self.parts.update((self.count, self.breaks.path_of(each)) for each in calls)
         run = graph.forward
 
         def ran(*arguments: Any) -> Any:
@@ -171,11 +178,13 @@ def one_line(error: Exception) -> str:
 
 def counted(subject: TriedCall, *, is_mended: bool, trains: bool = False) -> Counts:
     """Return what compiling the object gives, stock or mended."""
-    compiling, caller = _Graphs(), Caller(subject, trains)
+    caller = Caller(subject, trains)
     with noted_breaks(subject.obj) as breaks:
+        compiling = _Graphs(breaks)
         called = compiled(subject.obj, compiling, is_mended=is_mended)
         caller.call(called)
     raised, graphs, operators = caller.raised, compiling.count, compiling.operators
+    parts = dict(compiling.parts)
     caller.call(called)
     recompiled, before = compiling.count - graphs, compiling.runs
     inside, outside, reads = _operators_run(caller, called)
@@ -192,6 +201,7 @@ def counted(subject: TriedCall, *, is_mended: bool, trains: bool = False) -> Cou
         tuple(breaks),
         raised,
         report,
+        parts,
     )
 
 

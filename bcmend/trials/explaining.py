@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
-from bcmend.dynamo.breaks.noted_breaks import Break
+from bcmend.dynamo.breaks.noted_breaks import Break, modules_of
 from bcmend.patching.subject import title_of
-from bcmend.reasons import REASONS
+from bcmend.reports.advice import advice_for
 from bcmend.reports.explanation import Cause, Explanation, Side, Treatment
+from bcmend.reports.model_tree import Part
 from bcmend.reports.outcomes import SiteRecord
 from bcmend.reports.site_report import Report
+from bcmend.reports.source import span_of
 from bcmend.reports.steps import step
 from bcmend.trials.apart import TriedCall, makes_copies, run_apart
 from bcmend.trials.calls import Counts, Times, counted, timed
@@ -54,6 +58,8 @@ def explain(
         _tried(subject, backend, is_copied, is_mended=is_mended, trains=train)
         for is_mended in (False, True)
     )
+    modules = modules_of(subject.obj)
+    stock, mended = (_placed(each, modules) for each in (stock, mended))
     return Explanation(
         title_of(obj),
         torch.__version__,
@@ -65,6 +71,7 @@ def explain(
         _side(stock, stock_times, eager),
         _side(mended, mended_times, eager),
         tuple(_causes(stock, mended)),
+        tuple(_parts(modules, stock, mended)),
     )
 
 
@@ -120,7 +127,37 @@ def _causes(stock: Counts, mended: Counts) -> Iterator[Cause]:
             len(in_stock),
             len(in_mended),
             tuple(map(_treatment, _sites_at(mended.report, one))),
+            tuple(sorted({span for each in both if (span := span_of(each.position))})),
         )
+
+
+def _placed(count: Counts, modules: Mapping[str, torch.nn.Module]) -> Counts:
+    """Return what was counted; a break without a path gets that of whose ``forward`` it is in."""
+    forwards: dict[tuple[str, int | None], str] = {}
+    for path, module in reversed(list(modules.items())):
+        code = getattr(getattr(type(module), "forward", None), "__code__", None)
+        if code is not None:
+            forwards |= {(code.co_filename, line): path for _, _, line in code.co_lines()}
+    breaks = tuple(
+        replace(each, module=forwards.get((each.file, each.line))) if each.module is None else each
+        for each in count.breaks
+    )
+    return replace(count, breaks=breaks)
+
+
+def _parts(modules: Mapping[str, torch.nn.Module], stock: Counts, mended: Counts) -> Iterator[Part]:
+    """Yield the submodules with what of graphs and breaks is theirs, then what is in none."""
+    sides = stock, mended
+    breaks = [Counter(each.module for each in side.breaks) for side in sides]
+    kinds = {path: type(module).__name__ for path, module in modules.items()}
+    for path, kind in [*kinds.items(), (None, "functions")]:
+        graphs = [
+            tuple(sorted((graph, n) for (graph, at), n in side.parts.items() if at == path))
+            for side in sides
+        ]
+        counts = [each[path] for each in breaks]
+        if path is not None or any(graphs) or any(counts):
+            yield Part(path, kind, graphs[0], graphs[1], counts[0], counts[1])
 
 
 def _sites_at(report: Report | None, place: Break) -> Iterable[SiteRecord]:
@@ -132,5 +169,5 @@ def _treatment(site: SiteRecord) -> Treatment:
     slug = site.refusal or ""
     detail = site.detail.strip().partition("\n")[0]
     how = ": ".join(filter(None, (site.lowering, slug, detail)))
-    hint = REASONS[slug].hint if slug in REASONS else ""
+    hint = advice_for(slug, detail, site.file, site.kind)
     return Treatment(site.name, site.kind, site.status, how, hint)

@@ -130,6 +130,33 @@ def reads_a_file(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+class Reading(nn.Module):
+    """A submodule calls a function at which the graph breaks, and one that goes on a layer drop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reader, self.drop, self.linear = Reader(), LayerDrop(), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.drop(self.reader(x)))
+
+
+class Reader(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return reads_a_file(x)
+
+
+class LayerDrop(nn.Module):
+    """Draws a number that is never below what it is compared with."""
+
+    rate = 0.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.rand([]) < self.rate:
+            return x
+        return x + 1
+
+
 def wrong(x: torch.Tensor) -> torch.Tensor:
     """Stands for what `breaking` makes, and is none of it."""
     return x + 1

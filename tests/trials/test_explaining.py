@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 import bcmend  # noqa: E402
 from bcmend.errors import CallError, TrialError, UnsupportedObject  # noqa: E402
-from bcmend.reports.explanation import Explanation  # noqa: E402
+from bcmend.reports.explanation import Cause, Explanation  # noqa: E402
 from bcmend.trials import apart, explaining  # noqa: E402
 from tests.trials import programs  # noqa: E402
 
@@ -89,7 +89,7 @@ def test_causes_have_their_place_their_module_and_what_was_made_of_them(explaine
 def test_what_stays_a_break_is_a_cause(capfd):
     found = explain(programs.reads_a_file, torch.ones(2))
     assert found.mended.breaks == sum(each.mended for each in found.causes) > 0
-    assert all("stays a graph break" in each.outcome for each in found.causes)
+    assert all("still breaks the graph" in each.outcome for each in found.causes)
     assert {each.function for each in found.causes} == {"reads_a_file"}
 
 
@@ -256,3 +256,63 @@ def test_a_method_and_a_partial_of_one_have_the_paths_of_their_module():
     for called in (model.forward, functools.partial(model.forward)):
         modules = [each.modules for each in explain(called, torch.ones(2, 4)).causes]
         assert ("",) in modules and any("layers.0" in each for each in modules)
+
+
+def _marked(cause: Cause) -> list[str]:
+    return [piece.text for line in cause.lines for piece in line.pieces if piece.is_marked]
+
+
+def test_the_expressions_of_breaks_are_marked(explained):
+    assert [_marked(each) for each in explained.causes] == [["x.isnan().any()"], ["y.sum() > 0"]]
+
+
+def test_breaks_and_operators_are_at_their_submodules(explained):
+    parts = {each.path: each for each in explained.parts}
+    assert sorted(parts) == sorted(path for path, _ in programs.Net().named_modules())
+    assert {path for path, each in parts.items() if each.stock_breaks} == {
+        "",
+        "layers.0",
+        "layers.1",
+    }
+    assert sum(each.stock_breaks for each in explained.parts) == explained.stock.breaks
+    for side in ("stock", "mended"):
+        counts = [count for each in explained.parts for _, count in getattr(each, side)]
+        assert sum(counts) == getattr(explained, side).operators
+    assert parts["layers.0.linear"].mended == ((1, 1),) == parts["layers.1.linear"].mended
+
+
+def test_a_break_in_a_function_is_at_the_submodule_that_calls_it():
+    found = bcmend.explain(programs.Reading(), torch.ones(2, 4))
+    parts = {each.path: each for each in found.parts}
+    assert parts["reader"].mended_breaks == found.mended.breaks > 0
+    assert parts["drop"].stock_breaks > 0 and parts["drop"].mended_breaks == 0
+    assert {each.function for each in found.remaining} == {"reads_a_file"}
+    assert found.verdict == f"{found.stock.breaks} breaks -> {found.mended.breaks}; 1 place left"
+    (drop,) = [each for each in found.causes if each not in found.remaining]
+    assert _marked(drop) == ["torch.rand([]) < self.rate"]
+    assert [each.status for each in drop.treatments] == ["known"]
+
+
+def test_a_function_has_no_picture_of_modules():
+    found = bcmend.explain(programs.reads_a_file, torch.ones(2))
+    (functions,) = found.parts
+    assert functions.path is None and functions.stock_breaks == found.stock.breaks
+
+
+def test_what_is_known_is_reported_where_there_is_no_branch():
+    model = bcmend.patch(programs.LayerDrop())
+    x = torch.ones(2)
+    assert torch.equal(torch.compile(model, backend="eager", fullgraph=True)(x), x + 1)
+    report = bcmend.report(model)
+    assert report.verdict == "1 place mended by what is known, nothing left"
+    assert [each.status for each in report.sites] == ["known"] and report.mended == ()
+    assert "every number that can be drawn" in str(report) and report.is_whole
+
+
+def test_a_report_underlines_where_a_trace_has_stopped():
+    model = bcmend.patch(programs.Reader())
+    torch.compile(model, backend="eager")(torch.ones(2))
+    report = bcmend.report(model)
+    assert not report.is_whole and report.places_left == len(report.still_breaking) == 1
+    (stop,) = report.still_breaking
+    assert "| with open(__file__) as file:" in str(report) and stop.span is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +41,8 @@ class Break:
         explanation: Dynamo's, in one line; empty where it gives none.
         module: the path of the submodule it is in; None where that is not known.
         is_whole_frame: whether all of the frame was left to Python.
+        position: line, last line, column and last column of the expression, as `co_positions` has
+            them; None where they are not known.
     """
 
     file: str
@@ -51,6 +53,30 @@ class Break:
     explanation: str
     module: str | None
     is_whole_frame: bool = False
+    position: tuple[int, int, int, int] | None = None
+
+
+class NotedBreaks(list[Break]):
+    """The breaks of a block, with what is compiled at the moment.
+
+    Attributes:
+        paths: those of the submodules, by identity.
+        frame: the path of the module of which the frame that is compiled is a method, or is called
+            by one; None where there is none.
+    """
+
+    def __init__(self, paths: Mapping[int, str]) -> None:
+        super().__init__()
+        self.paths = paths
+        self.frame: str | None = None
+
+    def path_of(self, node: torch.fx.Node) -> str | None:
+        """Return the path of the innermost module that a node of a graph is computed in."""
+        for key in reversed(node.meta.get("nn_module_stack") or {}):
+            identity = str(key).partition("@")[0]  # behind it stands which call it is
+            if identity.isdecimal() and (path := self.paths.get(int(identity))) is not None:
+                return path
+        return self.frame
 
 
 @dataclass(slots=True)
@@ -64,7 +90,7 @@ class _Conversion:
 class _Notes:
     def __init__(self, modules: Mapping[int, str]) -> None:
         self.modules = modules
-        self.found: list[Break] = []
+        self.found = NotedBreaks(modules)
         self.conversions: list[_Conversion] = []
 
     def convert(self, inner: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -107,6 +133,7 @@ class _Notes:
         """Keep a break that is made."""
         if self.conversions and getattr(reason, "graph_break", True):
             self.conversions[-1].made.append(self._made(tx, reason))
+        self.found.frame = self._module_of(output.root_tx)
         return inner(output, tx, reason, *given, **named)
 
     def _made(self, tx: Any, reason: Any) -> Break:
@@ -117,7 +144,8 @@ class _Notes:
             return (here or logged)[-1]
         first_line = str(reason.reason).strip().partition("\n")[0]
         file, line, function = place or _place_of(tx)
-        return Break(file, line, function, first_line, "", "", self._module_of(tx))
+        where = self._module_of(tx), False, _position((tx,), file, line)
+        return Break(file, line, function, first_line, "", "", *where)
 
     def _described(self, tx: Any, error: Any) -> Break:
         text = str(getattr(error, "msg", None) or error)
@@ -132,6 +160,7 @@ class _Notes:
             number[1].upper() if number else "",
             " ".join(explained[1].split()) if explained else "",
             self._module_of(tx, error),
+            position=_position([*frames.outwards(tx), *frames.traced_in(error)], file, line),
         )
 
     def _module_of(self, tx: Any, error: BaseException | None = None) -> str | None:
@@ -155,12 +184,20 @@ class _Notes:
 
 def _first_argument(frame: Any) -> object:
     """Return the object that a frame being traced was given first, where that is known."""
-    own = frame.f_code.co_varnames[:1]
+    own = frames.resumed(frame.f_code).co_varnames[:1]
     variable = frame.symbolic_locals.get(own[0]) if own else None
     if variable is not None and variable.is_realized():
         model = variable.realize()
         return model.value if isinstance(model, compat.UserDefinedObjectVariable) else None
     return getattr(frame, "f_locals", {}).get(own[0]) if own else None
+
+
+def _position(
+    traced: Iterable[Any], file: str, line: int | None
+) -> tuple[int, int, int, int] | None:
+    """Return the position of the innermost frame of ``traced`` that is at a place."""
+    at_place = [each for each in traced if each.f_code.co_filename == file and each.lineno == line]
+    return next(filter(None, map(frames.position_of, reversed(at_place))), None)
 
 
 def _innermost(stack: Any) -> tuple[str, int | None, str] | None:
@@ -181,8 +218,15 @@ def _place_of(tx: Any) -> tuple[str, int | None, str]:
     return tx.f_code.co_filename, tx.lineno, _resumed(tx.f_code.co_name)
 
 
+def modules_of(called: Any) -> dict[str, torch.nn.Module]:
+    """Return the submodules, by path, of a module that is called or of which a method is."""
+    while isinstance(called, (functools.partial, MethodType)):
+        called = called.func if isinstance(called, functools.partial) else called.__self__
+    return dict(called.named_modules()) if isinstance(called, torch.nn.Module) else {}
+
+
 @contextmanager
-def noted_breaks(called: Any = None) -> Iterator[list[Break]]:
+def noted_breaks(called: Any = None) -> Iterator[NotedBreaks]:
     """Yield a list that gets the graph breaks of what is compiled in the block.
 
     Other threads must not compile meanwhile.
@@ -191,10 +235,7 @@ def noted_breaks(called: Any = None) -> Iterator[list[Break]]:
         called: what is called; of a module, or a method of one, breaks have the paths of its parts.
             Breaks of all that is compiled are noted, whatever it is; None for no paths.
     """
-    while isinstance(called, (functools.partial, MethodType)):
-        called = called.func if isinstance(called, functools.partial) else called.__self__
-    named = called.named_modules() if isinstance(called, torch.nn.Module) else ()
-    notes = _Notes({id(module): name for name, module in named})
+    notes = _Notes({id(module): name for name, module in modules_of(called).items()})
     replaced = (
         (compat.CatchErrorsWrapper, methods.CALL, notes.convert),
         (compat.convert_frame, methods.TRACE_FRAME, notes.trace),

@@ -185,6 +185,7 @@ def _mend(
         return None
     known = _known_truth(tx, site, condition)
     if known is not None:
+        site.outcome.known = "the condition is computed of constants"
         result = (arms[0] if known else arms[1]).call(tx)
         if not nesting_limits.is_in_an_arm(tx):
             constant_buffers.require_uncounted(tx)
@@ -268,6 +269,7 @@ def truth_before(tx: compat.Tracer, site: LiveSite, condition: Value) -> bool | 
         return None
     known = draw_ranges.truth_of(tx, condition)
     if known is not None:
+        site.outcome.known = "every number that can be drawn gives the condition the same truth"
         return known
     known = ahead.truth_of_condition(tx, condition, site)
     if known is not None:

@@ -64,8 +64,12 @@ def _open_site(tx: compat.Tracer, key: Value) -> site_table.LiveSite | None:
 def _depends_on_data(tx: compat.Tracer, site: site_table.LiveSite, condition: Value) -> bool:
     if isinstance(condition, compat.SymNodeVariable):
         if size_questions.is_implied(condition):
+            site.outcome.known = (
+                "every size that is possible here gives the condition the same truth"
+            )
             return False  # Dynamo is told which
         if _is_known_ahead(tx, condition):
+            site.outcome.known = "the size is computed in front of the graph"
             return False
         # A number out of an argument has a known value, and a guard on it; better none.
         return is_unbacked(condition) or scalars.has_tensor(tx, condition)

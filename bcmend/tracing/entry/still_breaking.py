@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, frames
 from bcmend.reasons import REASONS
+from bcmend.reports.advice import advice_for, advice_without_a_site
 from bcmend.reports.places import shown_place, source_line
 from bcmend.tracing.deopt import one_sided
 from bcmend.tracing.search import log
@@ -22,15 +23,16 @@ _LOG: Final = logging.getLogger("bcmend")
 _EXPLAIN: Final = "bcmend.explain(obj, ...) lists every break, bcmend.why(obj) every trace."
 
 
-_NO_WAY: Final = "bcmend knows no way to capture this: move it out of what is compiled."
+_NO_WAY: Final = "bcmend knows no way to capture this."
 _LAYERS: Final = (
     "Under fullgraph=True recurrent layers are captured, unless they draw or run under autocast. "
     "Where graphs may break they stay calls between graphs, since long sequences, unrolled, take a "
     "compiler its time."
 )
 _AS_ASKED: Final = "The program asks for it; bcmend leaves such breaks alone."
+_ONE_SIDED_POLICY: Final = 'Policy(one_sided="exit")'
 _ONE_SIDED: Final = (
-    'With Policy(one_sided="exit") the graph has one of its sides; calls that take the other are '
+    f"With {_ONE_SIDED_POLICY} the graph has one of its sides; calls that take the other are "
     "made in plain Python."
 )
 #: What Dynamo says of recurrent layers.
@@ -62,6 +64,8 @@ def warn(error: BaseException) -> None:
     if not _is_a_break(error) or place is None or (place.code.co_filename, place.line) in _WARNED:
         return
     _WARNED.add((place.code.co_filename, place.line))
+    if _is_switched_off(place):
+        return  # as the program asks for
     _LOG.warning(
         "bcmend: the graph still breaks at %s\n  %s\n  The call gives what eager execution gives, "
         "in more than one graph. %s",
@@ -100,22 +104,32 @@ def _why(place: _Place, error: BaseException, *, with_reason: bool = True) -> It
         yield f"Dynamo: {log.reason_of(error)}"
     refusal = SESSION.patcher.refusal_at(place.code, place.line)
     if refusal is None:
-        yield _without_a_site(error)
+        yield _without_a_site(error, place)
         return
     slug, detail = refusal
     known = REASONS[slug]
+    is_one_sided = one_sided.is_possible_at(place.code, place.line)
     yield f"bcmend has left it alone ({slug}): {detail or known.meaning}"
-    yield f"To mend it: {known.hint}"
-    if one_sided.is_possible_at(place.code, place.line):
+    advice = advice_for(slug, detail, place.code.co_filename, "branch" * is_one_sided)
+    yield f"What to do: {advice}"
+    if is_one_sided and _ONE_SIDED_POLICY not in advice:
         yield _ONE_SIDED
 
 
-def _without_a_site(error: BaseException) -> str:
+def _is_switched_off(place: _Place) -> bool:
+    """Return whether the source says that bcmend is to leave a place alone."""
+    refusal = SESSION.patcher.refusal_at(place.code, place.line)
+    return refusal is not None and refusal[0] == "switched-off"
+
+
+def _without_a_site(error: BaseException, place: _Place) -> str:
     """Return what is said of a break that is at no site of bcmend's."""
     if _OF_LAYERS in str(error):
         return _LAYERS
     is_asked_for = any(each in str(getattr(error, "gb_type", "")) for each in _ASKED_FOR)
-    return _AS_ASKED if is_asked_for else _NO_WAY
+    if is_asked_for:
+        return _AS_ASKED
+    return f"{_NO_WAY} {advice_without_a_site(place.code.co_filename)}"
 
 
 def _remove_own_frames(error: BaseException) -> None:

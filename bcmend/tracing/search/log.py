@@ -33,6 +33,7 @@ class Trace:
         line: the source line, or ``None`` where it is not known.
         function: the qualified name of the function.
         reason: what Dynamo or bcmend says of its end, in one line; empty where it gave a graph.
+        position: of the expression in that line, as `co_positions` has it; ``None`` if not known.
         seconds: how long it took.
         findings: what is not assumed any more since.
         begins_after: the number of the last finding before it; ``None`` once it has ended.
@@ -43,6 +44,7 @@ class Trace:
     line: int | None
     function: str
     reason: str = ""
+    position: tuple[int, int, int, int] | None = None
     seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list)
     begins_after: int | None = None
@@ -117,6 +119,7 @@ def _say_where(trace: Trace, error: BaseException) -> None:
     if stopped:
         place = stopped[-1].f_code
         trace.file, trace.line = place.co_filename, frames.line_of(stopped[-1])
+        trace.position = frames.position_of(stopped[-1])
         trace.function = place.co_qualname
     trace.reason = reason_of(error)
 
@@ -133,7 +136,7 @@ def _keep(code: CodeType, trace: Trace) -> None:
 def _tell(trace: Trace) -> None:
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
-    end = f"given up at {trace.file}:{trace.line}: {trace.reason}" if trace.reason else "captured"
+    end = f"stopped at {trace.file}:{trace.line}: {trace.reason}" if trace.reason else "captured"
     _LOG.debug("trace of %s (%.2f s): %s", trace.began, trace.seconds, end)
     for each in trace.findings:
         row, why = each.claim.value, f": {each.evidence}" * bool(each.evidence)

@@ -35,6 +35,7 @@ class Outcome:
         traceable: the truth of its condition for which alone Dynamo can trace a branch; ``None`` if
             there is no such, or it is not known.
         has_exit: whether a branch that was refused could be left by a side exit.
+        known: why the truth of its condition is known, where nothing else was made of it.
     """
 
     lowering: str = ""
@@ -44,6 +45,7 @@ class Outcome:
     reads_item: bool = False
     traceable: bool | None = None
     has_exit: bool = False
+    known: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -142,7 +144,7 @@ class LiveSite(Branch):
         return not WIDENED.isdisjoint(self.outcome.refused)
 
     def mended(self, lowering: str, why: str = "") -> None:
-        self.outcome.lowering, self.outcome.why = lowering, why
+        self.outcome.lowering, self.outcome.why, self.outcome.known = lowering, why, ""
         self.outcome.refused.clear()
         RECENT.sites[self.key] = self
 
@@ -170,7 +172,7 @@ class LiveSite(Branch):
 
     def refuse(self, slug: str, detail: str = "") -> None:
         """Note that this trace could not mend the site; a later one, on other values, may."""
-        self.outcome.refused = {slug: detail}
+        self.outcome.refused, self.outcome.known = {slug: detail}, ""
         RECENT.refused[self.key] = self
         RECENT.refusal = (slug, detail)
         if slug in LEFT_OUT_NOW:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import jinja2
 import sympy
 import torch
 
@@ -39,7 +40,7 @@ _PUBLIC: Final[tuple[type, ...]] = (
     *(torch.fx.Node, torch.fx.Proxy, torch.fx.Graph, torch.fx.GraphModule, torch.fx.Tracer),
     *(torch.autograd.function.FunctionCtx, torch.library.Library, contextvars.ContextVar),
     *(torch.sparse.check_sparse_tensor_invariants, compat.ValueRanges, compat.FakeTensorMode),
-    *(compat.AotAutograd, compat.ProxyTorchDispatchMode, torch._C.Value),
+    *(compat.AotAutograd, compat.ProxyTorchDispatchMode, torch._C.Value, jinja2.Template),
 )
 #: Names that objects have and no class: of a proxy, a compiler of AOTAutograd, a mode of dispatch,
 #: ranges and assertions of numbers, a context of autograd; an argument of ``torch._check_with``;

@@ -164,3 +164,20 @@ def test_a_recurrent_layer_is_said_to_be_captured_in_one_graph(
     assert texts and all("Under fullgraph=True" in each for each in texts)
     torch._dynamo.reset()
     torch.compile(net, backend="eager", fullgraph=True)(sequence)
+
+
+class Off(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:  # bcmend: off
+            x = x + 1
+        return x
+
+
+def test_nobody_is_warned_of_what_the_program_switches_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = bcmend.patch(Off())
+    assert torch.equal(torch.compile(model, backend="eager")(torch.ones(2)), torch.full([2], 2.0))
+    assert not _warnings(caplog)
+    report = bcmend.report(model)
+    assert report.places_left == 1 and "Remove the comment `# bcmend: off`" in str(report)

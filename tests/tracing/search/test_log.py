@@ -47,7 +47,7 @@ def _line(function: object, text: str) -> int:
 
 
 @pytest.mark.parametrize("mend", ["on-demand", "ahead"])
-def test_the_trace_that_stopped_is_the_only_one_given_up(mend: str) -> None:
+def test_code_is_traced_again_once_after_the_stop(mend: str) -> None:
     policy = bcmend.Policy(mend=mend)  # type: ignore[arg-type]
     model = bcmend.patch(Model(), policy=policy)
     assert bcmend.report(model).retraces == ()
@@ -129,16 +129,17 @@ def test_what_a_report_says() -> None:
     report = Report("f", (), 1, 1, retraces=retraces)
     assert str(report).splitlines()[2:] == [
         "",
-        "2 traces given up",
+        "traced again 2 times, after a stop at",
         "  /a/b.py:7  f          why",
         "  /a/c.py:?  long.name  so",
     ]
+    unmarked = {"stays": False, "begins": False, "span": None}
     assert report.to_dict()["retraces"] == [
-        {"file": "/a/b.py", "line": 7, "function": "f", "reason": "why", "stays": False},
-        {"file": "/a/c.py", "line": None, "function": "long.name", "reason": "so", "stays": False},
+        {"file": "/a/b.py", "line": 7, "function": "f", "reason": "why", **unmarked},
+        {"file": "/a/c.py", "line": None, "function": "long.name", "reason": "so", **unmarked},
     ]
-    assert "<summary>2 traces given up</summary>" in report.to_html()
+    assert "<summary>traced again 2 times, after a stop at</summary>" in report.to_html()
     assert '<td class="place">/a/b.py:7</td>' in report.to_html()
-    assert "2 traces given up" in str(report.__rich__().caption)
+    assert "traced again 2 times" in str(report.__rich__().caption)
     bare = Report("f", (), 1, 1)
-    assert "given up" not in f"{bare}{bare.to_html()}{bare.__rich__().caption}"
+    assert "traced again" not in f"{bare}{bare.to_html()}{bare.__rich__().caption}"
