@@ -65,7 +65,7 @@ def _cause(file: str, mended: int, **changed: Any) -> Cause:
 def _explanation(*causes: Cause, parts: tuple[Part, ...] = (), **changed: Any) -> Explanation:
     mended = replace(SIDE, breaks=sum(each.mended for each in causes))
     stock = replace(SIDE, breaks=sum(each.stock for each in causes))
-    found = Explanation("Net", "2.13", "eager", True, 0.1, "", stock, mended, causes, parts)
+    found = Explanation("Net", "2.13", "eager", True, False, 0.1, "", stock, mended, causes, parts)
     return replace(found, **changed)
 
 

@@ -18,7 +18,7 @@ REFUSED = Treatment("m.f:3:branch", "branch", "refused", "arm-untraceable: open"
 def _explanation(file: str, mended: int) -> Explanation:
     cause = Cause(file, 3, "f", "if x:", ("",), "Branch", "GB1", "100% so.", 1, mended, (REFUSED,))
     side = replace(SIDE, breaks=mended)
-    return Explanation("Net", "2.13.0", "eager", True, 0.5, "", SIDE, side, (cause,))
+    return Explanation("Net", "2.13.0", "eager", True, False, 0.5, "", SIDE, side, (cause,))
 
 
 def test_what_ends_a_part_is_escaped() -> None:
