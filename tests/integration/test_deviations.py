@@ -1455,3 +1455,26 @@ def test_texts_of_errors_of_python_are_those_of_dynamo() -> None:
     eager, stock, mended = _eager_stock_and_mended(program, lambda: None)
     assert eager == len("object of type 'int' has no len()")
     assert stock == mended == len("object of type int has no len()")
+
+
+class _Traced(torch.Tensor):
+    """A subclass of which each operation breaks the graph, as one that keeps metadata may."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = super().__torch_function__(func, types, args, kwargs or {})
+        torch._dynamo.graph_break()
+        return found
+
+
+def test_attributes_of_a_subclass_are_one_where_its_function_breaks() -> None:
+    def program(x: Tensor) -> tuple[Any, Any]:
+        traced = x.as_subclass(_Traced)
+        return traced.shape, traced.ndim
+
+    x = torch.ones(2, 3)
+    assert program(x) == ((2, 3), 2)
+    mended = bcmend.compile(program, backend="eager")
+    for way in (torch.compile(program, backend="eager"), mended):
+        torch._dynamo.reset()
+        assert way(x) == ((2, 3), (2, 3))
