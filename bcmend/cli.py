@@ -11,11 +11,14 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter, methodcaller
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bcmend.errors import BcmendError
@@ -24,6 +27,8 @@ from bcmend.reasons import REASONS
 from bcmend.reports import schemas, steps
 
 if TYPE_CHECKING:
+    from bcmend.policy import Policy
+    from bcmend.reports.receipt import Receipt
     from bcmend.reports.site_report import Report
     from bcmend.scan.found_sites import Scan
 
@@ -32,10 +37,6 @@ _USAGE_ERROR: Final = 2
 
 class _InputError(Exception):
     """The user's input is wrong; the message is the one line to print."""
-
-
-class _OfTheScript(Exception):
-    """A script has raised its cause."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,7 +56,7 @@ def _version() -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bcmend", description="Mends graph breaks of torch.compile in bytecode.")
     parser.add_argument("--version", action="version", version=f"bcmend {_version()}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("demo", help="compile a Hugging Face model before and after mending")
     doctor = commands.add_parser("doctor", help="print what is replaced in torch, and what for")
     what = doctor.add_mutually_exclusive_group()
@@ -63,13 +64,17 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--against", metavar="VERSION", help="list what differs from that torch")
     report = commands.add_parser("report", help="patch an object and say what was mended")
     report.add_argument("target", metavar="MODULE:ATTRIBUTE")
+    called = "call it first, compiled, with these arguments; else its code is read alone"
+    report.add_argument("--call", metavar="ARGUMENTS", help=called)
     report.add_argument("--all", action="store_true", help="list mended sites however many")
+    _add_output(report)
     form = report.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON instead of text")
     form.add_argument("--html", action="store_true", help="print a page of HTML")
     listing = commands.add_parser("dis", help="print bytecode before and after, side by side")
     listing.add_argument("target", metavar="MODULE:ATTRIBUTE")
     listing.add_argument("--html", action="store_true", help="print a report with it, as HTML")
+    _add_output(listing)
     _add_trials(commands)
     scan = commands.add_parser(
         "scan",
@@ -82,9 +87,21 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="run a script in which all that torch.compile is given is mended",
-        usage="bcmend run (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+        usage="bcmend run [OPTIONS] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+        epilog="When the script has ended, one line says what was mended. For example: "
+        "bcmend run --report report.txt --policy output=keep train.py --epochs 3",
     )
     run.add_argument("-m", dest="is_module", action="store_true", help="run a module by its name")
+    run.add_argument("--report", metavar="FILE", help="write all reports there, as JSON if .json")
+    run.add_argument(
+        "--policy",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a field of bcmend.Policy, as branch=where; more than one may be given",
+    )
+    broken = "end with 1 where graphs still break, if the script has ended well"
+    run.add_argument("--fail-on-break", action="store_true", help=broken)
     run.add_argument("script", metavar="SCRIPT")
     run.add_argument("arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER)
     schema = commands.add_parser("schema", help="print the JSON schema of a command's output")
@@ -156,6 +173,7 @@ def _add_call(command: argparse.ArgumentParser, *forms: str, backend: str = "ind
         action="store_true",
         help="the call is to raise; else the exit status is 2 where it does",
     )
+    _add_output(command)
     form = command.add_mutually_exclusive_group()
     choices = ("text", *forms)
     form.add_argument("--format", choices=choices, default="text", help="text if left out")
@@ -163,6 +181,38 @@ def _add_call(command: argparse.ArgumentParser, *forms: str, backend: str = "ind
         form.add_argument(
             f"--{each}", action="store_const", dest="format", const=each, help=_FORM_FLAGS[each]
         )
+
+
+def _add_output(command: argparse.ArgumentParser) -> None:
+    """Add where the output goes."""
+    command.add_argument("-o", "--output", metavar="FILE", help="write there, and print nothing")
+    command.add_argument("--open", action="store_true", help="show it as a page in a browser")
+
+
+def _choose_form(parsed: argparse.Namespace) -> None:
+    """Have a name that ends in ``.html`` or ``.json``, or a browser, say which form is wanted."""
+    wanted = "html" if parsed.open else (parsed.output or "").rpartition(".")[2]
+    if wanted in _FORM_FLAGS and hasattr(parsed, wanted):
+        setattr(parsed, wanted, True)
+    elif wanted in _FORM_FLAGS and getattr(parsed, "format", None) == "text":
+        parsed.format = wanted
+
+
+def _put(text: str, parsed: argparse.Namespace) -> None:
+    """Print what was found, or write it to a file, and show that."""
+    name = parsed.output
+    if name is None and parsed.open:
+        with tempfile.NamedTemporaryFile(suffix=".html", delete=False) as file:
+            name = file.name
+    if name is None:
+        print(text)
+        return
+    try:
+        Path(name).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise _InputError(f"cannot write {name}: {_first_line(error)}") from error
+    if parsed.open:
+        webbrowser.open(Path(name).absolute().as_uri())
 
 
 #: The forms of output that have a flag of their own, with what it does.
@@ -218,21 +268,38 @@ def _report(target: str, *, bytecode: bool = False) -> Report:
         raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
 
 
+def _report_of_a_call(target: str, call: str) -> Report:
+    subject, arguments, keywords = _call(target, call)
+    import bcmend
+
+    try:
+        compiled = bcmend.compile(subject, backend="eager")
+    except BcmendError as error:
+        raise _InputError(f"cannot patch {target}: {_first_line(error)}") from error
+    raised = _raised_by(compiled, arguments, keywords)
+    if raised is not None:
+        _say_that_it_raised(raised)
+    return bcmend.report(subject)
+
+
 def _print_report(parsed: argparse.Namespace) -> int:
-    found = _report(parsed.target)
+    found = (
+        _report(parsed.target)
+        if parsed.call is None
+        else _report_of_a_call(parsed.target, parsed.call)
+    )
     if parsed.html:
-        print(found.to_html())
+        text = found.to_html()
     else:
-        print(found.to_json() if parsed.json else found.to_text(every=parsed.all))
+        text = found.to_json() if parsed.json else found.to_text(every=parsed.all)
+    _put(text, parsed)
     return 0
 
 
 def _print_bytecode(parsed: argparse.Namespace) -> int:
     found = _report(parsed.target, bytecode=True)
-    if parsed.html:
-        print(found.to_html())
-    else:
-        print("\n\n".join(map(str, found.bytecode)) or "bcmend writes no new bytecode for it")
+    pairs = "\n\n".join(map(str, found.bytecode)) or "bcmend writes no new bytecode for it"
+    _put(found.to_html() if parsed.html else pairs, parsed)
     return 0
 
 
@@ -250,18 +317,67 @@ def _call(target: str, call: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]
         raise _InputError(f"cannot make a call of {target}: {_first_line(error)}") from error
 
 
-def _run(parsed: argparse.Namespace) -> None:
+def _run(parsed: argparse.Namespace) -> int:
     name = parsed.script
     if not parsed.is_module and not os.path.exists(name):
         raise _InputError(f"there is no script {name!r}; to run a module, write: -m {name}")
     if parsed.is_module and not _is_importable(name):
         raise _InputError(f"there is no module {name!r}")
-    from bcmend.installation import run_script
+    from bcmend import installation
 
+    policy, script, status = _policy(parsed.policy), [name, *parsed.arguments], 0
+    file = parsed.report and os.path.abspath(parsed.report)  # scripts may go elsewhere
     try:
-        run_script([name, *parsed.arguments], is_module=parsed.is_module)
-    except BrokenPipeError as error:  # of the script's own, which is no reader of a command
-        raise _OfTheScript from error
+        installation.run_script(script, is_module=parsed.is_module, policy=policy)
+    except Exception as error:
+        _show_error_of_a_script(error)
+        status = 1
+    finally:  # it may have ended itself
+        receipt = installation.receipt()
+        if receipt is not None:
+            _give(receipt, file)
+    is_broken = parsed.fail_on_break and receipt is not None and receipt.places_left > 0
+    return status or int(is_broken)
+
+
+def _show_error_of_a_script(error: BaseException) -> None:
+    """Show an exception as Python does where nothing has run the script."""
+    own, frame = Path(__file__).parent, error.__traceback__
+    while frame is not None and (
+        Path(frame.tb_frame.f_code.co_filename).is_relative_to(own)
+        or frame.tb_frame.f_code.co_filename == "<frozen runpy>"
+    ):
+        frame = frame.tb_next
+    if frame is not None:
+        error.__traceback__ = frame
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _give(receipt: Receipt, file: str | None) -> None:
+    """Write one line, and all reports where a file for them is named."""
+    print(receipt, file=sys.stderr)
+    if file:
+        text = receipt.to_json() if file.endswith(".json") else receipt.to_text()
+        Path(file).write_text(text + "\n", encoding="utf-8")
+
+
+def _policy(given: Sequence[str]) -> Policy | None:
+    """Return the policy of ``NAME=VALUE``; of what has several values, with commas between."""
+    if not given:
+        return None
+    import bcmend
+
+    fields: dict[str, Any] = {}
+    for each in given:
+        name, separator, value = each.partition("=")
+        if not separator:
+            raise _InputError(f"expected NAME=VALUE of a policy, got {each!r}")
+        has_several = name in ("off", "include", "exclude")
+        fields[name] = tuple(value.split(",")) if has_several else value
+    try:
+        return bcmend.Policy(**fields)
+    except (BcmendError, TypeError) as error:
+        raise _InputError(f"no such policy: {_first_line(error)}") from error
 
 
 def _is_importable(name: str) -> bool:
@@ -282,7 +398,7 @@ def _explain(parsed: argparse.Namespace) -> int:
             found = bcmend.explain(subject, *arguments, **chosen, **keywords)
     except BcmendError as error:
         raise _InputError(f"cannot explain {parsed.target}: {_first_line(error)}") from error
-    print(_formed(found, parsed.format))
+    _put(_formed(found, parsed.format), parsed)
     is_broken = parsed.fail_on_break and not found.is_mended
     return _status_of_call(found.raised, parsed) or int(is_broken)
 
@@ -296,7 +412,7 @@ def _bench(parsed: argparse.Namespace) -> int:
             found = bench_made(partial(_call, parsed.target, parsed.call), **chosen)
     except BcmendError as error:
         raise _InputError(f"cannot measure {parsed.target}: {_first_line(error)}") from error
-    print(_formed(found, parsed.format))
+    _put(_formed(found, parsed.format), parsed)
     if found.raised:
         return _status_of_call(found.raised, parsed)
     return int(bool(found.mended.raised))
@@ -314,7 +430,7 @@ def _verify(parsed: argparse.Namespace) -> int:
             verdict = bcmend.verify(subject, *arguments, **chosen, **keywords)
     except BcmendError as error:
         raise _InputError(f"cannot verify {parsed.target}: {_first_line(error)}") from error
-    print(_formed(verdict, parsed.format))
+    _put(_formed(verdict, parsed.format), parsed)
     if not verdict.equal:
         return 1
     return _status_of_call(verdict.each_call_raised, parsed)
@@ -337,14 +453,16 @@ def _why(parsed: argparse.Namespace) -> int:
         steps.step(f"calling {parsed.target}")
         raised = _raised_by(compiled, arguments, keywords)
     if raised is not None:  # what was traced until then is what the user wants to see
-        print(
-            f"bcmend: the call raised {type(raised).__name__}: {_first_line(raised)}",
-            file=sys.stderr,
-        )
+        _say_that_it_raised(raised)
     found = bcmend.why(subject)
     bcmend.unpatch(subject)
-    print(_formed(found, parsed.format))
+    _put(_formed(found, parsed.format), parsed)
     return _status_of_call(raised, parsed)
+
+
+def _say_that_it_raised(raised: Exception) -> None:
+    text = f"bcmend: the call raised {type(raised).__name__}: {_first_line(raised)}"
+    print(text, file=sys.stderr)
 
 
 def _raised_by(called: Any, arguments: Any, keywords: Any) -> Exception | None:
@@ -447,11 +565,23 @@ def _against(version: str) -> Iterator[str]:
     yield from torch_check.porting_list(release)
 
 
+#: The commands that print a text.
+_TEXTS: Final[dict[str, Callable[[argparse.Namespace], str]]] = {
+    "schema": lambda parsed: schemas.schema_text(parsed.of),
+    "reasons": lambda parsed: reasons_page(),
+    "substitutes": lambda parsed: replaced_calls.page(),
+}
+
+
 def _dispatch(arguments: Sequence[str] | None) -> int:
-    parsed = _parser().parse_args(arguments)
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
     if parsed.command in _OF_OBJECTS:
+        _choose_form(parsed)
         return _OF_OBJECTS[parsed.command](parsed)
     match parsed.command:
+        case None:
+            parser.print_help()
         case "scan":
             scanned = _scan(parsed.paths)
             _show(scanned, as_json=parsed.json)
@@ -459,13 +589,9 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         case "doctor":
             return _doctor(is_live=parsed.live, against=parsed.against)
         case "run":
-            _run(parsed)
-        case "schema":
-            print(schemas.schema_text(parsed.of), end="")
-        case "reasons":
-            print(reasons_page(), end="")
-        case "substitutes":
-            print(replaced_calls.page(), end="")
+            return _run(parsed)
+        case "schema" | "reasons" | "substitutes":
+            print(_TEXTS[parsed.command](parsed), end="")
         case "demo":
             from bcmend import demo
 
@@ -485,8 +611,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _InputError as error:
         print(f"bcmend: error: {error}", file=sys.stderr)
         return _USAGE_ERROR
-    except _OfTheScript as error:
-        raise error.__cause__ or error from None
     except BrokenPipeError:  # whoever reads has read enough, such as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -22,12 +22,16 @@ from bcmend.knowledge import opt_out
 
 if TYPE_CHECKING:
     from bcmend.policy import Policy
+    from bcmend.reports.receipt import Receipt
 
 _LOG: Final = logging.getLogger("bcmend")
 #: A folder of what Python runs when a process starts.
 STARTUP: Final = str(Path(__file__).parent / "startup")
 #: What was patched by it, so that ``uninstall`` leaves alone what the program has patched.
 _PATCHED: Final[list[Callable[[], Any]]] = []
+#: While a script runs, what its receipt is about: functions, and the classes of modules, which
+#: outlive them.
+_OF_THE_SCRIPT: Final[list[Any]] = []
 _LOCK: Final = threading.RLock()
 
 
@@ -82,6 +86,15 @@ def _patch(obj: Any, policy: Policy) -> None:
         return
     with _LOCK:
         _PATCHED.extend(_reference(each) for each in (subject, *kinds))
+        if _is_running:
+            _OF_THE_SCRIPT.append(_outlives(subject))
+
+
+def _outlives(subject: Any) -> Any:
+    """Return what reports say of an object after it is gone: of a module, its class."""
+    import torch
+
+    return type(subject) if isinstance(subject, torch.nn.Module) else subject
 
 
 def _reference(obj: Any) -> Callable[[], Any]:
@@ -111,7 +124,7 @@ def _subject(obj: Any) -> Any:
     return MethodType(called, obj) if isinstance(called, FunctionType) else obj
 
 
-def install_with_torch() -> None:
+def install_with_torch(policy: Policy | None = None) -> None:
     """Install as soon as ``torch`` is imported; at once if it is.
 
     Torch alone does not look into Dynamo before something is compiled, nor does this.
@@ -119,18 +132,18 @@ def install_with_torch() -> None:
     if opt_out.is_process_off():
         return
     if "torch" in sys.modules:
-        _install_when_something_is_compiled()
+        _install_when_something_is_compiled(policy)
     elif not any(isinstance(each, _Finder) for each in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+        sys.meta_path.insert(0, _Finder(policy))
 
 
-def _install_when_something_is_compiled() -> None:
+def _install_when_something_is_compiled(policy: Policy | None) -> None:
     from bcmend.patching import compilations
     from bcmend.policy import DEFAULT
 
     def begin(obj: Any) -> None:
-        install()
-        _patch(obj, DEFAULT)
+        install(policy)
+        _patch(obj, DEFAULT if policy is None else policy)
 
     compilations.listen(begin)
 
@@ -138,21 +151,24 @@ def _install_when_something_is_compiled() -> None:
 class _Finder(MetaPathFinder):
     """Finds ``torch`` as without it, and installs once that is loaded."""
 
+    def __init__(self, policy: Policy | None = None) -> None:
+        self._policy = policy
+
     def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
         if name != "torch":
             return None
         sys.meta_path.remove(self)
         spec = find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader, self._policy)
         return spec
 
 
 class _Loader(Loader):
     """Loads a module by its own loader, and installs."""
 
-    def __init__(self, inner: Loader) -> None:
-        self._inner = inner
+    def __init__(self, inner: Loader, policy: Policy | None) -> None:
+        self._inner, self._policy = inner, policy
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
@@ -162,7 +178,7 @@ class _Loader(Loader):
         if spec is not None:
             spec.loader = module.__loader__ = self._inner
         self._inner.exec_module(module)
-        _install_when_something_is_compiled()
+        _install_when_something_is_compiled(self._policy)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -178,10 +194,31 @@ def give_to_children() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (STARTUP, before)))
 
 
-def run_script(arguments: Sequence[str], *, is_module: bool) -> None:
-    """Run ``arguments[0]`` as ``__main__``; processes that it starts mend as well."""
+_is_running = False
+
+
+def receipt() -> Receipt | None:
+    """Return what became of all that a script has compiled; None if that is nothing."""
+    with _LOCK:
+        found = list({id(each): each for each in _OF_THE_SCRIPT}.values())
+    if not found:
+        return None
+    from bcmend import api
+    from bcmend.reports.receipt import Receipt
+
+    traces = [trace for each in found for trace in api.why(each).traces]
+    return Receipt(tuple(map(api.report, found)), sum(each.seconds for each in traces))
+
+
+def run_script(arguments: Sequence[str], *, is_module: bool, policy: Policy | None = None) -> None:
+    """Run ``arguments[0]`` as ``__main__``; processes that it starts mend as well.
+
+    Those do so by the default policy.
+    """
+    global _is_running
+    _is_running = True
     name = arguments[0]
-    install_with_torch()
+    install_with_torch(policy)
     give_to_children()
     sys.argv[:] = arguments
     if is_module:

@@ -6,6 +6,9 @@ import importlib
 import json
 import subprocess
 import sys
+import urllib.parse
+import urllib.request
+import webbrowser
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,41 @@ def test_a_report_can_be_json(model_module, capsys):
     assert [site["function"] for site in document["sites"]] == ["Net.forward"]
 
 
+def test_without_a_command_the_help_is_shown(capsys):
+    assert cli.main([]) == 0
+    assert "explain" in capsys.readouterr().out
+
+
+def test_a_report_of_a_call_is_of_what_was_traced(model_module, capsys):
+    assert cli.main(["report", "cli_model:Net", "--call", "torch.ones(2)", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [site["status"] for site in document["sites"]] == ["mended"]
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.json", "report.txt"])
+def test_output_goes_to_a_file_in_the_form_of_its_name(model_module, capsys, tmp_path, name):
+    assert cli.main(["report", "cli_model:net", "-o", name]) == 0
+    assert capsys.readouterr().out == ""
+    text = (tmp_path / name).read_text(encoding="utf-8")
+    begins = {"html": "<!doctype html>", "json": "{", "txt": "bcmend: Net"}
+    assert text.startswith(begins[name.rpartition(".")[2]])
+
+
+def test_a_page_is_shown_in_a_browser(model_module, capsys, monkeypatch):
+    shown = []
+    monkeypatch.setattr(webbrowser, "open", shown.append)
+    assert cli.main(["report", "cli_model:net", "--open"]) == 0
+    (address,) = shown
+    file = Path(urllib.request.url2pathname(urllib.parse.urlparse(address).path))
+    assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
+    file.unlink()
+
+
+def test_a_file_that_cannot_be_written_is_one_line(model_module, capsys):
+    assert cli.main(["report", "cli_model:net", "-o", "no/such/folder.html"]) == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
 def test_a_report_can_be_a_page_or_have_every_site(model_module, capsys):
     assert cli.main(["report", "cli_model:net", "--html"]) == 0
     assert capsys.readouterr().out.startswith("<!doctype html>")
@@ -84,7 +122,6 @@ def test_a_report_leaves_nothing_patched(model_module, monkeypatch):
 
 
 WRONG = {
-    "no command": ([], "required: COMMAND"),
     "unknown command": (["mend"], "invalid choice: 'mend'"),
     "unknown option": (["demo", "--fast"], "unrecognized arguments: --fast"),
     "no target": (["report"], "required: MODULE:ATTRIBUTE"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -267,6 +269,46 @@ def test_a_module_is_run_by_its_name(folder: Path) -> None:
     assert found.returncode == 7
 
 
+RECEIPT = """
+import sys, torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x * 2
+        print("mean", x.mean())
+        return x
+
+def main():
+    torch.compile(Net(), backend="eager")(torch.ones(2))
+    if "fail" in sys.argv:
+        raise ValueError("mine")
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("policy", "status", "left"), [("keep", 1, "1"), ("defer", 0, "nothing")])
+def test_a_script_ends_with_a_receipt(folder: Path, policy: str, status: int, left: str) -> None:
+    (folder / "net.py").write_text(RECEIPT)
+    options = ["--policy", f"output={policy}", "--fail-on-break", "--report", "found.json"]
+    found = _run(folder, "-m", "bcmend", "run", *options, "net.py")
+    assert found.returncode == status, found.stderr
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith("bcmend: 1 object compiled, ") and f" {left} left; " in last
+    (report,) = json.loads((folder / "found.json").read_text())
+    assert (report["subject"], report["counts"]["mended"]) == ("Net", 1 if policy == "keep" else 2)
+
+
+def test_the_traceback_of_a_script_is_its_own(folder: Path) -> None:
+    (folder / "net.py").write_text(RECEIPT)
+    found = _run(folder, "-m", "bcmend", "run", "net.py", "fail")
+    assert found.returncode == 1
+    assert "ValueError: mine" in found.stderr and "bcmend: 1 object compiled" in found.stderr
+    files = re.findall(r'File "(.*?)"', found.stderr)
+    assert files == [str(folder / "net.py")] * 2
+
+
 def test_the_environment_switches_scripts_off(folder: Path) -> None:
     found = _run(folder, "-m", "bcmend", "run", "inner/script.py", BCMEND="0")
     assert [line[-1] for line in found.stdout.splitlines()[1:]] == ["2", "2"], found.stderr
@@ -286,7 +328,13 @@ def test_another_start_of_python_is_run_as_well(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(["missing.py"], "there is no script"), (["-m", "missing"], "there is no module")],
+    [
+        (["missing.py"], "there is no script"),
+        (["-m", "missing"], "there is no module"),
+        (["--policy", "output", __file__], "expected NAME=VALUE"),
+        (["--policy", "output=never", __file__], "no such policy"),
+        (["--policy", "no_such=1", __file__], "no such policy"),
+    ],
 )
 def test_what_cannot_be_run_is_one_line(
     capsys: pytest.CaptureFixture[str], given: list[str], expected: str

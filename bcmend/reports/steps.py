@@ -55,7 +55,9 @@ def shown(first: str) -> Iterator[None]:
     console = Console(stderr=True)
     lines = _Lines(Step(first))
     live = Live(
-        get_renderable=lambda: lines.drawn(Table.grid(padding=(0, 1))),
+        get_renderable=lambda: lines.drawn(
+            Table(box=None, padding=(0, 1), show_header=False, pad_edge=False)
+        ),
         console=console,
         transient=True,
         redirect_stdout=False,

@@ -41,6 +41,8 @@ OTHER_WORDS = {
     "scan/candidates.py": "CALL_FUNCTION CALL_FUNCTION_KW CALL_METHOD JUMP_ABSOLUTE",
     "startup/sitecustomize.py": "BCMEND",
     "tracing/search/strict.py": "BCMEND_STRICT",
+    "trials/side_calls.py": "TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR",
+    "trials/workers.py": "PYTHONPATH",
 }
 #: Names of opcodes outside ``bcmend/bytecode``, in one file: raw ones, of which there are no rows.
 #: Let there be no more.
