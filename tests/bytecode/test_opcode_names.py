@@ -30,7 +30,7 @@ NAMES = set(ROWS).union(*RAW.values())
 #: Other words of upper-case letters, by where they stand.
 OTHER_WORDS = {
     "bytecode/decode.py": "BACKWARD",  # part of names
-    "cli.py": "ARGUMENTS COMMAND PATH SCRIPT VERSION",
+    "cli.py": "ARGUMENTS COMMAND FILE PATH SCRIPT VERSION",
     "dynamo/compat.py": "CURRENT_DEVICE NNPACK",
     "dynamo/operators.py": "DEF",
     "dynamo/handlers.py": "PASS",
