@@ -103,23 +103,13 @@ def _writers(tx: compat.Tracer, buffer: Buffer) -> Iterator[Node]:
     return writers_in(tx, tx.output.root_tracer.graph, storages([buffer.node]))
 
 
-#: What gives memory a value that does not depend on the one that it had, as a flag is set once.
-_OVERWRITES: Final = frozenset({"copy_", "fill_", "zero_", "setitem"})
+def require_unchanged(tx: compat.Tracer) -> None:
+    """Have the frame traced again if it has changed a buffer, as a counter or a flag.
 
-
-def require_uncounted(tx: compat.Tracer) -> None:
-    """Have the frame traced again if it has changed a buffer by what the buffer held, as a counter.
-
-    No later call finds such a buffer as this one did, so that the end of the trace is not waited
-    for. What an arm changes that may be rolled back is no change yet.
+    The end of the trace is not waited for. What an arm changes that may be rolled back is no change
+    yet.
     """
-    counted = [each for each in _RELIED.of(tx.output) if _is_counted(tx, each)]
-    _give_up(tx, counted)
-
-
-def _is_counted(tx: compat.Tracer, buffer: Buffer) -> bool:
-    names = (getattr(each.target, "__name__", each.target) for each in _writers(tx, buffer))
-    return any(name not in _OVERWRITES for name in names)
+    _give_up(tx, [each for each in _RELIED.of(tx.output) if any(_writers(tx, each))])
 
 
 def _check(tx: compat.Tracer) -> None:
