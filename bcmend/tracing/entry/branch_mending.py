@@ -188,6 +188,7 @@ def _mend(
         site.outcome.known = "the condition is computed of constants"
         result = (arms[0] if known else arms[1]).call(tx)
         if not nesting_limits.is_in_an_arm(tx):
+            nesting_limits.count_anew(tx)  # there was nothing to lower
             constant_buffers.require_unchanged(tx)
         return result
     known = truth_before(tx, site, condition)

@@ -232,6 +232,11 @@ def mending(tx: compat.Tracer, site: LiveSite, form: int = 0) -> Iterator[None]:
             chain.end(is_mended=is_mended)
 
 
+def count_anew(tx: compat.Tracer) -> None:
+    """Have nothing that was traced since the outermost branch began be part of a search."""
+    _CHAIN.of(tx.output).begin()
+
+
 def _give_up(tx: compat.Tracer, site: LiveSite, reason: TooDeep) -> None:
     """Note why a chain is refused; at its outermost branch, have the call traced anew.
 

@@ -95,6 +95,15 @@ def test_what_follows_the_first_paths_of_both_arms_counts(meter: _Meter) -> None
     assert outer.withdrawn == "search-too-long"
 
 
+def test_the_code_of_a_branch_that_is_known_is_no_search(meter: _Meter) -> None:
+    tx = _tracer()
+    with pytest.raises(ValueError), nesting_limits.mending(tx, _site("tests.known")):
+        meter.steps += 1000 * budget.BRANCHES
+        nesting_limits.count_anew(tx)
+        raise ValueError  # as what falsifies an assumption there
+    assert not budget.is_exceeded(1)
+
+
 def test_the_turns_of_a_loop_are_no_first_path(meter: _Meter) -> None:
     tx, site = _tracer(), _site("tests.loop")
     with pytest.raises(Falsified), nesting_limits.mending(tx, site):
