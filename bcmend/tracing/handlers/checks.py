@@ -21,6 +21,7 @@ from torch.distributions.utils import lazy_property
 
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.handlers import PASS, Answer
+from bcmend.dynamo.models import methods
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import Value, constant, example_of, is_unbacked, object_behind
 from bcmend.tracing.deopt import graph_failure, rerun_policy
@@ -34,6 +35,27 @@ from bcmend.tracing.sites.site_table import LiveSite
 from bcmend.tracing.substitutes.dispatch import ReplacedCall, answers_to, unequal
 
 _Tensor: Final = compat.TensorVariable
+
+# assert
+
+
+@hooks.around(
+    compat.symbolic_convert,
+    methods.NORMALIZE_ASSERT,
+    "assertions of what is neither a number nor a tensor",
+    gate=hooks.first,
+)
+def _is_assertion(is_assertion: Any, tx: compat.Tracer, *others: Any) -> Any:
+    """Have an ``assert`` be a jump and a ``raise``: torch makes a tensor of a list, and fails.
+
+    What depends on data is asked about before it comes to the jump.
+    """
+    found = is_assertion(tx, *others)
+    if found and capture_mode.in_mended_code(tx):
+        tx.pop()  # the message, which goes with the answer
+        return False
+    return found
+
 
 # torch._assert
 

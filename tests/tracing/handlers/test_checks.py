@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import bcmend
 from bcmend.dynamo import compat
@@ -313,3 +313,87 @@ def test_what_is_true_of_all_elsewhere_is_a_tensor() -> None:
 
     found = bcmend.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
     assert found.equal(torch.tensor(True))
+
+
+class _Scale:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+
+class _Scales(nn.Module):
+    def __init__(self, *scales: _Scale) -> None:
+        super().__init__()
+        assert scales, "no scales"
+        self.scales = scales
+
+
+class _Sized:
+    def __len__(self) -> int:
+        return 0
+
+
+def _of_a_list(x: Tensor, n: int) -> Tensor:
+    scales = [_Scale(2.0)] * n
+    if x.sum() > 0:
+        x = x + 1
+    assert scales, f"{n} scales"
+    return x * scales[0].factor
+
+
+def _in_a_constructor(x: Tensor, n: int) -> Tensor:
+    if x.sum() > 0:
+        x = x + 1
+    return x * len(_Scales(*(_Scale(2.0) for _ in range(n))).scales)
+
+
+def _of_a_dictionary_in_an_arm(x: Tensor, n: int) -> Tensor:
+    found = {each: _Scale(3.0) for each in range(n)}
+    if x.sum() > 0:
+        assert found
+        x = x * found[0].factor
+    return x - 1
+
+
+def _of_tensors(x: Tensor, n: int) -> Tensor:
+    parts = [x] * n
+    if x.sum() > 0:
+        x = x + 1
+    assert parts, "no parts"
+    return x + parts[0]
+
+
+def _that_is_caught(x: Tensor, n: int) -> Tensor:
+    if x.sum() > 0:
+        x = x + 1
+    try:
+        assert _Sized() if n == 0 else _Scale(1.0)
+        x = x * 2
+    except AssertionError:
+        x = x - 3
+    return x
+
+
+_OF_OBJECTS = [
+    _of_a_list,
+    _in_a_constructor,
+    _of_a_dictionary_in_an_arm,
+    _of_tensors,
+    _that_is_caught,
+]
+
+
+@pytest.mark.parametrize("program", _OF_OBJECTS)
+@pytest.mark.parametrize("n", [0, 2])
+def test_an_assertion_of_objects_is_that_of_eager_execution(program: Any, n: int) -> None:
+    def calls() -> list[Any]:
+        return [call(each, n) for each in (torch.ones(2), -torch.ones(2), torch.ones(2))]
+
+    assert_equivalent(lambda: program, calls, fullgraph=False, graphs=None, recompiles=None)
+
+
+@pytest.mark.usefixtures("dynamo_begun_anew")
+@pytest.mark.parametrize("program", _OF_OBJECTS)
+def test_an_assertion_of_objects_is_in_the_graph(program: Any) -> None:
+    mended = torch.compile(bcmend.patch(program), backend="eager", fullgraph=True)
+    for each in (torch.ones(2), -torch.ones(2)):
+        torch.testing.assert_close(mended(each, 2), program(each, 2))
