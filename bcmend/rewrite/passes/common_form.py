@@ -1,7 +1,10 @@
 """Give code of each Python the form that all but the newest compilers write.
 
-From 3.13 on nothing but a cast to a bool is left of ``not not x``, where a jump or a ``not``
-follows every other. Dynamo takes it that one does (``TO_BOOL``, torch/_dynamo/symbolic_convert.py).
+From 3.13 on jumps and ``not`` take a bool alone. The compiler leaves the cast out behind what gives
+one, such as a comparison, which may have it in itself. What gives a bool in Python may give a
+tensor while Dynamo traces it, and be read elsewhere: casts are written out. Of ``not not x`` the
+compiler leaves nothing but a cast, which Dynamo takes to stand in front of a jump or a ``not``
+(``TO_BOOL``, torch/_dynamo/symbolic_convert.py).
 From 3.14 on the compiler writes some constructs in another shape, which means the same:
 
 * The test of a ``while`` stands once, at the start of the loop, and a jump leads back to it.
@@ -53,30 +56,39 @@ def in_common_form(code: CodeType) -> FunctionCode:
     """
     function = decode(code)
     if behavior.HAS_TO_BOOL:
-        function = _with_casts_read(function)
+        function = _with_casts(function)
     if behavior.SOME_BUILTINS_ARE_INLINED:
         function = _with_calls(function)
     return _with_tests_at_ends(function) if behavior.LOOPS_TEST_ONCE else function
 
 
-def _with_casts_read(function: FunctionCode) -> FunctionCode:
-    """Return the function with two ``not`` behind each cast to a bool that nothing else reads."""
+def _with_casts(function: FunctionCode) -> FunctionCode:
+    """Return the function with a cast to a bool in front of each jump and ``not`` that needs one.
+
+    And with two ``not`` behind each cast that nothing else reads.
+    """
     code = function.instructions
-    alone = {
-        index
-        for index, (one, after) in enumerate(pairwise(code))
-        if one.op in TRUTHS and after.op not in TRUTH_JUMPS | NOTS
-    }
-    if not alone:
-        return function
+    targets = {each.target for each in code}
+    behind: dict[int, Sequence[Instruction]] = {}
+    in_front = set()
+    for index, (one, after) in enumerate(pairwise(code)):
+        is_read = after.op in TRUTH_JUMPS | NOTS
+        if one.op in TRUTHS and not is_read:
+            behind[index] = emit.negate(one.location) * 2
+        elif one.op not in TRUTHS and is_read and index + 1 not in targets:
+            behind[index] = emit.as_condition(one.location)
+        elif one.op not in TRUTHS and is_read:
+            in_front.add(index + 1)
 
     def replacement(index: int, instruction: Instruction) -> Iterator[Item]:
-        yield instruction
-        if index in alone:
-            for each in emit.negate(instruction.location) * 2:
-                yield each._replace(offset=instruction.offset)
+        if index in in_front:
+            (cast,) = emit.as_condition(instruction.location)
+            yield cast._replace(offset=instruction.offset)
+        yield emit.without_cast(instruction)
+        for each in behind.get(index, ()):
+            yield each._replace(offset=instruction.offset)
 
-    return rewritten(function, replacement)
+    return rewritten(function, replacement) if behind or in_front else function
 
 
 def inlines_builtins(code: CodeType) -> bool:

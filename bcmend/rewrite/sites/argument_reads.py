@@ -33,6 +33,7 @@ from bcmend.bytecode.opcodes import (
     KEYWORD_NAMES,
     MEMBERSHIPS,
     SLICE_READS,
+    TRUTHS,
     converts_to_text,
     row,
 )
@@ -202,7 +203,8 @@ def _evaluated_at_once(
             if instruction.op in CALLS
             else instruction.op in _OPERATIONS
         )
-        is_whole = after == base + 1 and instruction.op not in KEYWORD_NAMES  # the call follows
+        # The call follows the names of its keywords, and what reads it a cast to a bool.
+        is_whole = after == base + 1 and instruction.op not in KEYWORD_NAMES | TRUTHS
         if calls and is_whole and not _makes_a_generator(facts, index):
             longest = CodeRange(part.start, index + 1)
     return longest

@@ -880,7 +880,7 @@ def test_a_dictionary_that_grows_while_it_is_gone_over_backwards_is_no_error() -
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="no cast is left of it on this Python")
 def test_two_nots_are_an_error() -> None:
-    """``_with_casts_read`` in ``bcmend/rewrite/passes/common_form.py``"""
+    """``_with_casts`` in ``bcmend/rewrite/passes/common_form.py``"""
 
     def program(x: Tensor) -> Any:
         return x + 1, not not x.shape[0]
