@@ -93,11 +93,18 @@ def _decode_within(value: Any, seen: dict[Any, Any]) -> None:
     elif isinstance(value, (list, deque)):
         items = enumerate(value)
     elif is_searched(type(value)):
-        items, store = vars(value).items(), object.__setattr__
+        items, store = _attributes(value).items(), object.__setattr__
     for place, item in list(items):
         replaced = _decoded(item, seen)
         if replaced is not item:
             store(value, place, replaced)
+
+
+def _attributes(value: object) -> dict[str, Any]:
+    """Return what an object of a dataclass holds, in slots too."""
+    found = dict(getattr(value, "__dict__", {}))
+    named = (each.name for each in dataclasses.fields(value))  # type: ignore[arg-type]
+    return found | {name: getattr(value, name) for name in named if hasattr(value, name)}
 
 
 def _decoded_tuple(value: tuple[Any, ...], seen: dict[Any, Any]) -> tuple[Any, ...]:

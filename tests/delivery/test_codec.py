@@ -133,3 +133,28 @@ def test_texts_are_left_to_be_formatted_in_their_own_time() -> None:
     assert decoded(text) is text
     owner.append(2)
     assert formatted(("head", text)) == ("head", "[1, 2]: x")
+
+
+@dataclass(slots=True)
+class _Slotted:
+    first: Any
+    second: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Frozen:
+    first: Any
+    second: Any = None
+
+
+@pytest.mark.parametrize("kind", [_Slotted, _Frozen])
+def test_a_choice_is_made_in_a_slot(kind: Any) -> None:
+    found = decoded(kind([_choice(YES, 1, 2)], _choice(NO, 3, 4)))
+    assert (found.first, found.second) == ([1], 4)
+
+
+@pytest.mark.parametrize("kind", [_Slotted, _Frozen])
+def test_a_slot_that_holds_nothing_is_passed_over(kind: Any) -> None:
+    empty = kind.__new__(kind)
+    assert decoded(empty) is empty
+    assert not hasattr(empty, "first")

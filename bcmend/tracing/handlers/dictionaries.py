@@ -27,6 +27,10 @@ _PURPOSE: Final = "keys that a call depends on"
 def _call_of_dictionary(call: Call) -> Answer:
     if call.args[:1] == ("popitem",):
         containers.guard_keys(containers.contents_of(call.owner) or call.owner)
+    if call.args[:1] in (("popitem",), ("move_to_end",)):
+        last = call.args[2].get("last")
+        if last is not None and not last.is_python_constant():  # which Dynamo takes for True
+            handlers.break_graph("unknown end of a dictionary", "", "The end depends on data.")
     return PASS
 
 

@@ -270,7 +270,7 @@ class Merger:
             return lambda merged: containers.new_deque_like(value, _built(parts, merged))
         if type(value) in containers.DICTIONARIES:
             return _rebuilt(value, self._adopt_all(value.items.values(), then_side))
-        if type(value) in objects.FROM_ATTRIBUTES:
+        if type(value) in (*objects.FROM_ATTRIBUTES, *containers.OBJECTS_BY_ITEMS):
             return self._adopt_object(value, then_side)
         if containers.contents_of(value) is value:
             return self._adopt_contents(value, then_side)
