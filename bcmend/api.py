@@ -100,13 +100,16 @@ def cache_key(policy: Policy | None = None) -> str:
     return f"{own_code.code_key()} torch {torch.__version__} {sha256(text.encode()).hexdigest()}"
 
 
-def compile(obj: Any = None, *, policy: Policy | None = None, **arguments: Any) -> Any:
+def compile(obj: Any = ..., *, policy: Policy | None = None, **arguments: Any) -> Any:
     """Patch ``obj`` and return ``torch.compile(obj, **arguments)``.
 
     Without ``obj`` it returns a decorator, as ``torch.compile`` does:
     ``@bcmend.compile(fullgraph=True)``.
+
+    Raises:
+        UnsupportedObject: ``obj`` is nothing that can be patched, as ``None`` is not.
     """
-    if obj is None:
+    if obj is ...:
         return partial(compile, policy=policy, **arguments)
     patch(obj, policy=policy)
     return torch.compile(uncompiled(obj), **arguments)  # type: ignore[call-overload]
