@@ -97,7 +97,10 @@ def test_the_variable_is_what_it_was(program: Callable[..., Any], parts: Any) ->
         x = torch.tensor([1.0, 2.0])
         return [call(each, parts) for each in (x, -x, x / 8)]
 
-    assert_equivalent(lambda: program, calls)
+    # torch 2.13 and 2.14 break the graph where an unbound variable is read.
+    is_whole = program is not _bound_on_one_side
+    counts = {} if is_whole else {"graphs": None, "recompiles": None}
+    assert_equivalent(lambda: program, calls, fullgraph=is_whole, **counts)
 
 
 @pytest.mark.usefixtures("dynamo_begun_anew")
