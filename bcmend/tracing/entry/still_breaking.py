@@ -88,6 +88,9 @@ def _is_a_break(error: BaseException) -> bool:
     """Return whether Dynamo cannot capture something; else the program itself has failed."""
     if not isinstance(error, (compat.Unsupported, compat.UserError)):
         return False
+    raised = error.__cause__ or error.__context__
+    if isinstance(raised, compat.ObservedException):  # which nothing has caught
+        return arm_failures.whether_raised(raised) is not arm_failures.Raised.CERTAIN
     return arm_failures.whether_raised(error) is arm_failures.Raised.UNKNOWN
 
 
