@@ -15,6 +15,7 @@ import dataclasses
 import operator
 from collections import deque
 from collections.abc import Callable
+from types import NoneType
 from typing import Any, Final
 
 import torch
@@ -41,18 +42,31 @@ def kind_of(value: object) -> str:
     return value[1] if value[0] == MARK else ""
 
 
+#: What the class of a dataclass has.
+_FIELDS: Final = "__dataclass_fields__"
+
+#: Types of objects whose items are looked into.
+_CONTAINERS: Final = (dict, list, deque)
+
+#: Types of values that hold nothing.
+_LEAVES: Final = frozenset((NoneType, bool, int, float, complex, str, bytes, torch.Tensor))
+
+
 def is_searched(kind: type) -> bool:
     """Return whether encoded values are looked for in the attributes of objects of a class."""
-    return dataclasses.is_dataclass(kind)
+    return hasattr(kind, _FIELDS)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def decoded(value: Any) -> Any:
+def decode(value: Any) -> Any:
     """Return ``value`` with all that is encoded in it decoded, except texts.
 
-    Lists, dictionaries and objects are changed in place.
+    Lists, dictionaries and objects are changed in place. It is for code that nothing compiles.
     """
     return _decoded(value, {})
+
+
+#: The same, for code that may be compiled.
+decoded: Final = torch.compiler.disable(decode)  # type: ignore[no-untyped-call]
 
 
 def formatted(value: Any) -> Any:
@@ -66,6 +80,8 @@ def formatted(value: Any) -> Any:
 
 
 def _decoded(value: Any, seen: dict[Any, Any]) -> Any:
+    if type(value) in _LEAVES:
+        return value
     while (kind := kind_of(value)) == CHOICE:
         _, _, condition, one, other = value
         value = one if bool(condition) else other
@@ -74,15 +90,19 @@ def _decoded(value: Any, seen: dict[Any, Any]) -> Any:
         return lazy_values.computed(number, position, is_number, inputs, seen)
     if kind == LABELED:
         return grad_fn_label.labeled(value[2], _decoded(value[3], seen))
-    if isinstance(value, torch.Tensor):
-        return value
     if isinstance(value, tuple):
         return _decoded_tuple(value, seen)
-    if id(value) in seen:
-        return value
-    seen[id(value)] = value
-    _decode_within(value, seen)
+    if id(value) not in seen and _may_hold(value):
+        seen[id(value)] = value
+        _decode_within(value, seen)
     return value
+
+
+def _may_hold(value: Any) -> bool:
+    """Return whether encoded values are looked for in an object."""
+    return isinstance(value, _CONTAINERS) or (
+        is_searched(type(value)) and not isinstance(value, torch.Tensor)
+    )
 
 
 def _decode_within(value: Any, seen: dict[Any, Any]) -> None:
@@ -90,9 +110,9 @@ def _decode_within(value: Any, seen: dict[Any, Any]) -> None:
     store: Callable[..., None] = operator.setitem
     if isinstance(value, dict):
         items = value.items()
-    elif isinstance(value, (list, deque)):
+    elif isinstance(value, _CONTAINERS):
         items = enumerate(value)
-    elif is_searched(type(value)):
+    else:
         items, store = _attributes(value).items(), object.__setattr__
     for place, item in list(items):
         replaced = _decoded(item, seen)
@@ -109,7 +129,7 @@ def _attributes(value: object) -> dict[str, Any]:
 
 def _decoded_tuple(value: tuple[Any, ...], seen: dict[Any, Any]) -> tuple[Any, ...]:
     items = [_decoded(item, seen) for item in value]
-    if all(one is other for one, other in zip(items, value, strict=True)):
+    if all(map(operator.is_, items, value)):
         return value
     if hasattr(value, "_fields"):
         return type(value)._make(items)  # type: ignore[attr-defined, no-any-return]

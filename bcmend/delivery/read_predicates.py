@@ -5,16 +5,20 @@ Reading from an accelerator synchronizes with it, so all conditions of one devic
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
 import torch
+
+_IS_CPU: Final = operator.attrgetter("is_cpu")
 
 
 def truths(conditions: Sequence[torch.Tensor]) -> Sequence[bool]:
     """Return the truth of each of some boolean tensors without dimensions."""
-    if all(each.is_cpu for each in conditions):
-        return [bool(each) for each in conditions]
+    if all(map(_IS_CPU, conditions)):
+        return [*map(bool, conditions)]
     positions: dict[torch.device, list[int]] = defaultdict(list)
     for position, condition in enumerate(conditions):
         positions[condition.device].append(position)

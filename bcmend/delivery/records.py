@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
 from types import CellType, WrapperDescriptorType
 from typing import Any, Final
 
@@ -26,9 +27,14 @@ def deliver(buffer: Buffer) -> None:
     """Run the records of ``buffer`` and leave it empty, whatever happens."""
     records = list(buffer)
     buffer.clear()
-    holds = iter(truths([each[1] for each in records if each[1] is not None]))
+    found = truths([each[1] for each in records if each[1] is not None])
+    if len(found) < len(records) or True in found:
+        _deliver(records, iter(found))
+
+
+def _deliver(records: list[Record], holds: Iterator[bool]) -> None:
     failures = Failures()
-    with warning_blocks.all_left():
+    with warning_blocks.Delivery():
         for position, record in enumerate(records):
             key, predicate, raises, action, inputs = record
             if predicate is not None and not next(holds):
@@ -50,7 +56,7 @@ def deliver(buffer: Buffer) -> None:
 
 def deliver_one(key: str, raises: bool, action: Any, inputs: tuple[Any, ...]) -> None:
     """Run a record whose condition holds."""
-    action(*(inputs if action in _CHANGES else codec.decoded(inputs)))
+    action(*(inputs if action in _CHANGES else codec.decode(inputs)))
     if raises:
         raise AssertionError(
             f"{key}: this code raised while it was traced and does not now, so the result "
@@ -97,8 +103,10 @@ def present(owner: Any, name: str) -> Any:
 
 def _read(owner: Any, name: str) -> Any:
     """Return an attribute, or ``MISSING``, without asking code of the program for one."""
-    methods = (vars(each).get("__getattribute__") for each in type(owner).__mro__)
-    read = next(each for each in methods if isinstance(each, WrapperDescriptorType))
+    read: Any = type(owner).__getattribute__
+    if not isinstance(read, WrapperDescriptorType):
+        methods = (vars(each).get("__getattribute__") for each in type(owner).__mro__)
+        read = next(each for each in methods if isinstance(each, WrapperDescriptorType))
     try:
         return read(owner, name)
     except AttributeError:
@@ -129,7 +137,7 @@ def store_choice(owner: Any, name: str, is_in_place: bool, choice: Any, before: 
     ``is_in_place`` is whether the attribute still has the choice.
     """
     if is_in_place:
-        store(owner, name, codec.decoded(choice))
+        store(owner, name, codec.decode(choice))
 
 
 #: Methods that do no more than store.
@@ -199,7 +207,7 @@ def write_back_item(
 
 def alter(owner: Any, method: str, *arguments: Any) -> None:
     """Call a method of a container with arguments that are known only now."""
-    getattr(_kind_of(owner), method)(owner, *map(codec.decoded, arguments))
+    getattr(_kind_of(owner), method)(owner, *map(codec.decode, arguments))
 
 
 def refill(owner: Any, removed: Any, added: tuple[Any, ...]) -> None:
@@ -207,7 +215,7 @@ def refill(owner: Any, removed: Any, added: tuple[Any, ...]) -> None:
 
     ``removed`` is the position from which on a sequence is replaced; else the keys to be removed.
     """
-    kind, added = _kind_of(owner), codec.decoded(added)
+    kind, added = _kind_of(owner), codec.decode(added)
     if kind is deque:
         while len(owner) > removed:
             kind.pop(owner)

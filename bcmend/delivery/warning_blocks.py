@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 #: A number that no other block has, and the arguments of ``catch_warnings``.
@@ -47,13 +46,16 @@ def leave(number: int) -> None:
         entered.__exit__(None, None, None)
 
 
-@contextmanager
-def all_left() -> Iterator[None]:
-    """Leave what is entered inside; a delivery within another has blocks of its own."""
-    outer, _OPEN.blocks = _OPEN.blocks, {}
-    try:
-        yield
-    finally:
+class Delivery:
+    """A context manager: what is entered inside is left at its end.
+
+    A delivery within another has blocks of its own.
+    """
+
+    def __enter__(self) -> None:
+        self._outer, _OPEN.blocks = _OPEN.blocks, {}
+
+    def __exit__(self, *_: object) -> None:
         for number in reversed(list(_OPEN.blocks)):
             leave(number)
-        _OPEN.blocks = outer
+        _OPEN.blocks = self._outer

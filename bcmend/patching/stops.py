@@ -389,8 +389,8 @@ def _waited_for(code: CodeType, caller: FrameType | None) -> list[CodeType]:
 def _in_place_of_the_frame(patched: Patched, callback: Any, _: object, frame_state: Any) -> Any:
     """Return what has Dynamo run mended code in place of a frame."""
     from bcmend.patching import installer
-    from bcmend.tracing.entry import boundary
     from bcmend.tracing.search.assumptions import Claim, Finding
+    from bcmend.tracing.search.calls import CURRENT
     from bcmend.tracing.search.falsified import weaken
     from bcmend.tracing.sites import body_states
 
@@ -401,7 +401,7 @@ def _in_place_of_the_frame(patched: Patched, callback: Any, _: object, frame_sta
     if original in _SETTING_UP:
         _SETTING_UP.pop(original)
         weaken(Finding(Claim.SETTLED, body_states.state_of(written.body, is_body=True)))
-    boundary.give_callback(callback)
+    CURRENT.callback = callback
     return _once(code, "bcmend has mended the function", frame_state)
 
 

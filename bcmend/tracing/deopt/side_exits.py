@@ -110,7 +110,7 @@ def take_first(
     holds = iter(truths(checked))
     found = [key for key in keys if next(holds)]
     one_sided.count(keys, found[0] if found else None)
-    failed = None if found else _first_to_fail(trials, holds)
+    failed = None if found or not trials else _first_to_fail(trials, holds)
     key = found[0] if found else failed
     if key is None:
         new = canaries.new_sides(watched, holds) if watched[1] else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import operator
 import random
 import sys
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from bcmend.dynamo import compat, fx_graph, plain_python
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.dynamo.values import load_global
 from bcmend.tracing.effects.operator_runs import facts_of_node, is_in_place, run_of, target_name
+from bcmend.tracing.search.calls import CURRENT
 
 
 def may_draw(node: Node) -> bool:
@@ -53,16 +53,6 @@ def _draws_of_python(output: compat.OutputGraph) -> bool:
     """Return whether a frame draws from the generators of Python or numpy."""
     nodes = output.graph.nodes
     return bool(output.random_calls) or any(facts_of_node(node).draws_on_host for node in nodes)
-
-
-class _Taken(threading.local):
-    """The generator states of this thread's last frame, if they were saved."""
-
-    of_torch: tuple[tuple[torch.Generator, torch.Tensor], ...] = ()
-    of_python: Any = None
-
-
-_TAKEN = _Taken()
 
 
 def take_before(output: compat.OutputGraph) -> None:
@@ -149,8 +139,8 @@ def _take_states(of_python: bool) -> None:
     started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     devices = torch.cuda.default_generators if started else ()
     generators = (torch.default_generator, *devices)
-    _TAKEN.of_torch = tuple((each, each.get_state()) for each in generators)
-    _TAKEN.of_python = states_of_python() if of_python else None
+    of_torch = tuple((each, each.get_state()) for each in generators)
+    CURRENT.states = of_torch, states_of_python() if of_python else None
 
 
 def states_of_python() -> tuple[Any, Any]:
@@ -167,18 +157,14 @@ def put_back_python(states: tuple[Any, Any]) -> None:
         sys.modules["numpy"].random.set_state(of_numpy)
 
 
-def forget() -> None:
-    """Forget the states: the frame that is entered next may not save any."""
-    _TAKEN.of_torch, _TAKEN.of_python = (), None
-
-
 def restore_states() -> None:
     """Restore the states that the frame entered last has saved, if it has."""
-    for generator, state in _TAKEN.of_torch:
+    of_torch, of_python = CURRENT.states or ((), None)
+    for generator, state in of_torch:
         generator.set_state(state)
-    if _TAKEN.of_python is not None:
-        put_back_python(_TAKEN.of_python)
-    forget()
+    if of_python is not None:
+        put_back_python(of_python)
+    CURRENT.states = None
 
 
-plain_python.have_dynamo_skip(_take, forget, restore_states)
+plain_python.have_dynamo_skip(_take, restore_states)

@@ -9,11 +9,12 @@ the call is tried again: nothing of it has run, since such a body is always comp
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from types import CodeType, FunctionType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bcmend.bytecode.decode import unfused
 from bcmend.bytecode.names_used import origin_of
@@ -34,29 +35,13 @@ from bcmend.tracing.effects import random_draws
 from bcmend.tracing.entry import capture, still_breaking
 from bcmend.tracing.gradients import input_leaves
 from bcmend.tracing.numbers import ahead
-from bcmend.tracing.programs import host_draws
-from bcmend.tracing.search import assumptions, budget, epochs
+from bcmend.tracing.search import assumptions, budget
+from bcmend.tracing.search.calls import CURRENT
+from bcmend.tracing.search.epochs import EPOCHS
 from bcmend.tracing.search.falsified import Rewritten
 from bcmend.tracing.sites import body_states, site_table, suspects
 from bcmend.tracing.sites.live_state import Clean
 from bcmend.tracing.sites.session import SESSION
-
-
-class _Call(threading.local):
-    """The call that this thread is in.
-
-    Attributes:
-        buffer: that of the boundary.
-        callback: compiles frames in the next ``run_in_place``.
-        epoch: the latest at whose beginning nothing of an earlier trace was left in this thread.
-    """
-
-    buffer: Buffer | None = None
-    epoch: int = -1
-    callback: Any = None
-
-
-_CALL = _Call()
 
 #: What comes out of a compiler that has to capture a frame whole. Where graphs may break, Dynamo
 #: itself takes the second for a reason to break.
@@ -77,7 +62,7 @@ def run_in_place(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
 
     Where one graph was asked for, torch sets no callback while such a frame runs.
     """
-    callback, _CALL.callback = _CALL.callback, None
+    callback, CURRENT.callback = CURRENT.callback, None
     outer = compat.set_eval_frame(None)
     try:
         return _run(body, arguments, callback, sys._getframe(1).f_code)
@@ -85,20 +70,19 @@ def run_in_place(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
         compat.set_eval_frame(outer)
 
 
-def give_callback(callback: Any) -> None:
-    """Have the next ``run_in_place`` of this thread compile frames by ``callback``."""
-    _CALL.callback = callback
-
-
 def _run(body: FunctionType, arguments: tuple[Any, ...], callback: Any, caller: CodeType) -> Any:
     """Make the call, compared with eager execution before where a variant is compiled for it."""
-    clean = _clean(body, callback)
-    if clean is not None:
-        return _made(body, arguments, callback, clean)
+    state = SESSION.bodies.get(body.__code__)
+    if state is not None and state.clean is not None and CURRENT.buffer is None:
+        clean = state.clean
+        is_clean = clean.epoch == EPOCHS.number == CURRENT.epoch
+        compiler = clean.compiler() if is_clean and clean.callback() is callback else None
+        if compiler is not None:
+            return _repeated(body, arguments, callback, state, clean, compiler)
     frames.compile_as(body.__code__, caller)
     if SESSION.verifier is None:
         return _made(body, arguments, callback)
-    if _is_compared(body) and _CALL.buffer is None:
+    if _is_compared(body) and CURRENT.buffer is None:
         try:
             with capture.not_compiling(_latest(body)):
                 return _made(body, arguments, callback)
@@ -117,26 +101,108 @@ def _is_compared(body: FunctionType) -> bool:
     return getattr(frames.mark_of(body.__code__), "verify", "never") == "first"
 
 
-def _clean(body: FunctionType, callback: Any) -> Clean | None:
-    """Return what an equal call has left in this epoch, behind which there is nothing to clear."""
-    if _CALL.buffer is not None:
-        return None
-    found = body_states.state_of(body.__code__, is_body=True).clean
-    if found is None or not found.epoch == epochs.present() == _CALL.epoch:
-        return None
-    return found if found.callback() is callback else None
+class _Attempt(NamedTuple):
+    """An attempt at a call.
+
+    Attributes:
+        generation: of the state of the body before it.
+        numbers: what was computed in front of it.
+        outcome: calls the body: returns what it returns, or raises what it raises.
+    """
+
+    generation: int
+    numbers: tuple[Any, ...]
+    outcome: Callable[[], Any]
+
+
+@dataclass(slots=True)
+class _Tried:
+    """A first attempt that was made.
+
+    Attributes:
+        generation: as of an attempt; ``numbers`` likewise.
+        depth: of transforms in force before it.
+        buffer: its records.
+        result: what the body has returned, unless it has failed.
+        failure: with what.
+    """
+
+    generation: int
+    numbers: tuple[Any, ...]
+    depth: int
+    buffer: Buffer
+    result: Any
+    failure: BaseException | None
+
+    def attempt(self) -> _Attempt:
+        return _Attempt(self.generation, self.numbers, self.outcome)
+
+    def outcome(self) -> Any:
+        """Return what the body has returned, or raise what it has failed with; once."""
+        failure, result = self.failure, self.result
+        self.failure = self.result = None
+        try:
+            if failure is not None:
+                raise failure
+            return result
+        finally:
+            del failure  # its traceback holds this frame
+
+
+def _repeated(
+    body: FunctionType,
+    arguments: tuple[Any, ...],
+    callback: Any,
+    state: body_states.BodyState,
+    clean: Clean,
+    compiler: Any,
+) -> Any:
+    """Make a call behind an equal one that had nothing to clear up, and has traced nothing.
+
+    Each later call costs what is done here, which is no more than has to be.
+    """
+    buffer: Buffer = []
+    generation, depth = state.generation, plain_python.depth_of_transforms()
+    CURRENT.buffer, CURRENT.states, CURRENT.leaves = buffer, None, ()
+    numbers: tuple[Any, ...] = ()
+    result = failure = None
+    try:
+        if state.slices:
+            numbers = ahead.given(state, body, arguments)
+        CURRENT.variables = given = body, (*arguments, buffer, numbers)
+        compat.set_eval_frame(compiler)
+        result = body(*given[1])
+        compat.set_eval_frame(None)  # which would look at each frame behind the body
+        if state.has_choices:
+            result = codec.decode(result)
+    except BaseException as error:
+        failure = error
+    finally:
+        compat.set_eval_frame(None)
+        CURRENT.buffer = CURRENT.variables = None
+    if failure is None and clean.epoch == EPOCHS.number:
+        if buffer:
+            deliver(buffer)
+        return result
+    tried = _Tried(generation, numbers, depth, buffer, result, failure)
+    result = failure = None  # the traceback holds this frame
+    return _made(body, arguments, callback, clean, tried)
 
 
 def _is_still(clean: Clean | None) -> bool:
     """Return whether a call began without anything to clear up, and has traced nothing."""
-    return clean is not None and clean.epoch == epochs.present()
+    return clean is not None and clean.epoch == EPOCHS.number
 
 
-def _begin_call(clean: Clean | None) -> None:
-    """Begin the outermost call of this thread."""
-    budget.begin_call(is_clean=clean is not None)
-    if clean is None:
+def _begin_call(body: FunctionType, outer: Buffer | None) -> None:
+    """Begin a call in another, which has a buffer, or the outermost one of this thread."""
+    if outer is None:
+        budget.forget()
         assumptions.begin_call()
+        return
+    _defer_nothing_if_caught(_latest(body))
+    if outer:
+        deliver(outer)  # what an enclosing frame recorded before its graph broke comes first
 
 
 def _defer_nothing_if_caught(code: CodeType) -> None:
@@ -149,38 +215,41 @@ def _defer_nothing_if_caught(code: CodeType) -> None:
 
 def _leave_clean(body: FunctionType, callback: Any, epoch: int, outer: Buffer | None) -> None:
     """Note that a call that began in an epoch has traced nothing, if it is no call in another."""
-    is_still = outer is None and epochs.present() == epoch and callable(callback)
+    is_still = outer is None and EPOCHS.number == epoch and callable(callback)
     if is_still and not _is_compared(body):
         state = body_states.state_of(body.__code__, is_body=True)
-        state.clean = Clean(epoch, weakref.ref(callback), not state.may_break)
-        _CALL.epoch = epoch
+        compiler = weakref.ref(capture.of_bodies(callback))
+        state.clean = Clean(epoch, weakref.ref(callback), compiler, not state.may_break)
+        CURRENT.epoch = epoch
 
 
 def _made(
-    body: FunctionType, arguments: tuple[Any, ...], callback: Any, clean: Clean | None = None
+    body: FunctionType,
+    arguments: tuple[Any, ...],
+    callback: Any,
+    clean: Clean | None = None,
+    tried: _Tried | None = None,
 ) -> Any:
-    outer, epoch = _CALL.buffer, epochs.present()
-    if outer is None:
-        _begin_call(clean)
-    else:
-        _defer_nothing_if_caught(_latest(body))
-    if outer:
-        deliver(outer)  # what an enclosing frame recorded before its graph broke comes first
-    buffer: Buffer = []
-    _CALL.buffer = buffer
+    """Make the call, or go on with one that was ``tried`` behind a ``clean`` one."""
+    outer, epoch = CURRENT.buffer, EPOCHS.number
+    if tried is None:
+        _begin_call(body, outer)
+    buffer: Buffer = [] if tried is None else tried.buffer
+    depth = plain_python.depth_of_transforms() if tried is None else tried.depth
+    CURRENT.buffer = buffer
     failure = result = None
-    depth = plain_python.depth_of_transforms()
     try:
-        result = _compiled(body, arguments, buffer, callback, clean)
+        first = None if tried is None else tried.attempt()
+        result = _compiled(body, arguments, buffer, callback, clean, first)
         if not _is_still(clean):
             suspects.convict()
             _leave_clean(body, callback, epoch, outer)
     except BaseException as error:
         failure = error
     finally:
-        _CALL.buffer = outer
-        if outer is None:
-            budget.end_call(is_clean=_is_still(clean))
+        CURRENT.buffer = outer
+        if outer is None and not _is_still(clean):
+            budget.forget()
     try:
         if buffer:
             _deliver_before(failure, buffer)
@@ -335,29 +404,23 @@ def _compiled(
     buffer: Buffer,
     callback: Any,
     clean: Clean | None,
+    first: _Attempt | None,
 ) -> Any:
-    """Call the body; where it does not compile, mend more, or less, and call again."""
+    """Make an attempt after the other; where the body does not compile, mend more, or less."""
     state = body_states.state_of(body.__code__, is_body=True)
     while True:
         whole = _cleared(state) if clean is None else clean.is_whole
-        generation = state.generation
-        random_draws.forget()
-        input_leaves.forget()
-        numbers = ahead.given(state, body, arguments)
-        given = (*arguments, buffer, numbers)
-        outer = host_draws.enter(body, given)
-        compat.set_eval_frame(capture.of_bodies(callback))
+        attempt = first or _attempt(body, state, arguments, buffer, callback)
+        first = None
         try:
-            result = body(*given)
-            compat.set_eval_frame(None)  # which would look at each frame behind the body
+            result = attempt.outcome()
             _note_captured(state, clean)
-            return codec.decoded(result) if state.has_choices else result
+            return codec.decode(result) if state.has_choices else result
         except body_states.TooManyVariants:
             clean = None
             body, state = _replaced(body, body_states.without_numbers(body, state))
             continue
         except (*_FAILURES, Rewritten, *capture.AS_THEY_ARE) as error:
-            compat.set_eval_frame(None)
             if isinstance(error, capture.AS_THEY_ARE) and not capture.is_of_a_compiler(error):
                 raise
             clean = None
@@ -365,16 +428,13 @@ def _compiled(
                 still_breaking.add_to(error)
                 raise
             budget.note_in_vain()
-            is_raised = bool(numbers) and body_states.is_of_the_program(error)
+            is_raised = bool(attempt.numbers) and body_states.is_of_the_program(error)
             if is_raised:
                 failure = body_states.summary(error)
             else:
-                next_try = body_states.next_try(state, generation, error)
+                next_try = body_states.next_try(state, attempt.generation, error)
                 if state.may_break and not translators.wants_one_graph(callback):
                     still_breaking.warn(error)
-        finally:
-            compat.set_eval_frame(None)
-            host_draws.leave(outer)
         buffer.clear()
         # What a call in plain Python raises has the error of the compiler in no context.
         if is_raised:
@@ -388,6 +448,31 @@ def _compiled(
         before = state
         body, state = _replaced(body, state.replacement(body))
         state.take_numbers_of(before)
+
+
+def _attempt(
+    body: FunctionType,
+    state: body_states.BodyState,
+    arguments: tuple[Any, ...],
+    buffer: Buffer,
+    callback: Any,
+) -> _Attempt:
+    """Return an attempt, for which numbers have been computed."""
+    generation, numbers = state.generation, ahead.given(state, body, arguments)
+    call = partial(_called, body, (*arguments, buffer, numbers), callback)
+    return _Attempt(generation, numbers, call)
+
+
+def _called(body: FunctionType, given: tuple[Any, ...], callback: Any) -> Any:
+    """Call the body, for Dynamo to compile."""
+    CURRENT.states, CURRENT.leaves = None, ()
+    outer, CURRENT.variables = CURRENT.variables, (body, given)
+    compat.set_eval_frame(capture.of_bodies(callback))
+    try:
+        return body(*given)
+    finally:
+        compat.set_eval_frame(None)  # which would look at each frame behind the body
+        CURRENT.variables = outer
 
 
 def _note_captured(state: body_states.BodyState, clean: Clean | None) -> None:

@@ -24,12 +24,17 @@ Trace = Callable[..., Value]
 
 
 class _Primitive(compat.HigherOrderOperator):
+    """An operator of a class of its own: a call of it in plain Python is a call of ``plainly``."""
+
+    def __new__(cls, name: str, plainly: Callable[..., Any]) -> _Primitive:
+        of_one: Any = type(name, (cls,), {"__call__": staticmethod(plainly)})
+        return super().__new__(of_one)  # type: ignore[no-any-return]
+
     def __init__(self, name: str, plainly: Callable[..., Any]) -> None:
         super().__init__(f"bcmend_{name}")  # type: ignore[no-untyped-call]
-        self._plainly = plainly
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._plainly(*arguments, **keywords)
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        raise NotImplementedError
 
 
 def _declared(

@@ -10,9 +10,8 @@ A call that is made again in plain Python finds it as it was too.
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
 import torch
@@ -26,6 +25,7 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of, load_global
 from bcmend.tracing.effects import change_counts
 from bcmend.tracing.effects.operator_runs import storage_of, storages_of
+from bcmend.tracing.search.calls import CURRENT
 from bcmend.tracing.sites import capture_mode
 
 
@@ -157,32 +157,18 @@ def is_raised(tx: compat.Tracer, tensor: TensorValue) -> bool:
     return tensor.as_proxy().node in _LEAVES.of(tx.output)
 
 
-class _Raised(threading.local):
-    """The tensors that the frame entered last has had require gradients."""
-
-    tensors: Sequence[weakref.ref[Tensor]] = ()
-
-
-_RAISED = _Raised()
-
-
 def _raise_flag(tensor: Tensor) -> None:
     tensor.requires_grad_()
-    _RAISED.tensors = (*_RAISED.tensors, weakref.ref(tensor))
-
-
-def forget() -> None:
-    """Forget the tensors: the frame that is entered next may have none."""
-    _RAISED.tensors = ()
+    CURRENT.leaves = (*CURRENT.leaves, weakref.ref(tensor))
 
 
 def take_back() -> None:
     """Have the tensors require no gradients, as before the frame."""
-    for each in _RAISED.tensors:
+    for each in CURRENT.leaves:
         tensor = each()
         if tensor is not None and tensor.is_leaf:
             tensor.requires_grad_(False)
-    forget()
+    CURRENT.leaves = ()
 
 
-plain_python.have_dynamo_skip(_raise_flag, forget, take_back)
+plain_python.have_dynamo_skip(_raise_flag, take_back)

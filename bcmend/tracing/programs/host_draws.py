@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any, Final
 
 import torch
@@ -27,35 +26,12 @@ from bcmend.tracing.deopt.side_exits import SideExit
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.programs.program_slices import Input, ProgramSlice
 from bcmend.tracing.programs.straight_code import Joined, Scope
+from bcmend.tracing.search.calls import CURRENT
 
 
 def given_by(place: int) -> Input:
     """Return the step that is what the draw at a place has given."""
     return Input(f"L[{DRAWN!r}][{place}]", torch.Tensor)
-
-
-class _Call(threading.local):
-    """The call of a body that this thread is in: the locals and globals of its frame.
-
-    ``variables`` is what the locals are made of, once a draw asks for them.
-    """
-
-    variables: tuple[FunctionType, tuple[Any, ...]] | None = None
-
-
-_CALL: Final = _Call()
-
-
-def enter(body: FunctionType, arguments: tuple[Any, ...]) -> Any:
-    """Begin a call of a body by its boundary; return what ``leave`` is given at its end."""
-    outer = _CALL.variables
-    _CALL.variables = body, arguments
-    return outer
-
-
-def leave(outer: Any) -> None:
-    """End the call, in that which is around it."""
-    _CALL.variables = outer
 
 
 def _variables(drawn: dict[int, torch.Tensor]) -> Scope:
@@ -64,9 +40,9 @@ def _variables(drawn: dict[int, torch.Tensor]) -> Scope:
     Raises:
         NotComputed: no boundary makes the call.
     """
-    if _CALL.variables is None:
+    if CURRENT.variables is None:
         raise NotComputed
-    body, arguments = _CALL.variables
+    body, arguments = CURRENT.variables
     scope = Scope.of_call(frames.arguments_of(body.__code__), body, arguments)
     scope.local[DRAWN] = drawn
     return scope

@@ -33,6 +33,7 @@ from bcmend.bytecode.names_used import origin_of
 from bcmend.dynamo import compat, hooks
 from bcmend.dynamo.models import methods
 from bcmend.tracing.search import epochs
+from bcmend.tracing.search.calls import CURRENT
 
 #: Steps that an operation of a graph counts for: what it does to tensors is found out by doing it.
 OPERATION: Final = 20
@@ -77,7 +78,6 @@ class _Spent(threading.local):
         unmended: in branches that ended without a lowering.
         path: the longest first path.
         limits: how many limits of branches were reached.
-        is_in_call: whether there is such a call.
         place: where the code stands that a trace outside of any began in.
         began: when the latest trace began, or what of it was counted ended.
         beside: in branches of the latest trace, beside some first paths through each.
@@ -92,7 +92,6 @@ class _Spent(threading.local):
     unmended: int = 0
     path: int = 0
     limits: int = 0
-    is_in_call: bool = False
     place: object = None
     began: int = 0
     beside: int = 0
@@ -107,21 +106,8 @@ class _Spent(threading.local):
 _SPENT: Final = _Spent()
 
 
-def begin_call(*, is_clean: bool = False) -> None:
-    """Forget what the last outermost call of this thread has spent, unless it has not traced."""
-    if not is_clean:
-        _forget()
-    _SPENT.is_in_call = True
-
-
-def end_call(*, is_clean: bool = False) -> None:
-    """End the outermost call of this thread, and forget what it has spent, unless likewise."""
-    if not is_clean:
-        _forget()
-    _SPENT.is_in_call = False
-
-
-def _forget() -> None:
+def forget() -> None:
+    """Forget what the outermost call of this thread has spent: another begins, or it ends."""
     _SPENT.unmended, _SPENT.path, _SPENT.limits = 0, 0, 0
     _SPENT.plain, _SPENT.lowered, _SPENT.mended = 0, 0, 0
     _SPENT.in_vain, _SPENT.traces, _SPENT.is_over = 0, 0, False
@@ -129,8 +115,8 @@ def _forget() -> None:
 
 def begin_trace(code: CodeType) -> None:
     """Forget what was spent on other code, where ``code`` is traced outside of any call."""
-    if not _SPENT.is_in_call and _SPENT.place != origin_of(code):
-        _forget()
+    if CURRENT.buffer is None and _SPENT.place != origin_of(code):
+        forget()
         _SPENT.place = origin_of(code)
 
 

@@ -14,14 +14,14 @@ class _Epochs:
     number: int = 0
 
 
-_EPOCHS = _Epochs()
+EPOCHS = _Epochs()
 
 
 def end() -> None:
     """End the present epoch."""
-    _EPOCHS.number += 1  # two threads that do so at once end the same one
+    EPOCHS.number += 1  # two threads that do so at once end the same one
 
 
 def present() -> int:
     """Return the number of the present epoch."""
-    return _EPOCHS.number
+    return EPOCHS.number

@@ -222,12 +222,13 @@ RECENT: Final = Recent()
 class Clean(NamedTuple):
     """What a call of a body has found, and the next one finds as long as an epoch lasts.
 
-    ``callback`` refers to what compiles frames; ``is_whole`` says whether a graph has to have the
-    whole body.
+    ``callback`` refers to what compiles frames, ``compiler`` to what is to compile those of the
+    body; ``is_whole`` says whether a graph has to have the whole body.
     """
 
     epoch: int
     callback: weakref.ref[Any]
+    compiler: weakref.ref[Any]
     is_whole: bool
 
 
