@@ -117,9 +117,10 @@ class _Attempt(NamedTuple):
 
 @dataclass(slots=True)
 class _Tried:
-    """A first attempt that was made.
+    """A first attempt that was made, without clearing up anything in front of it.
 
     Attributes:
+        clean: why that was right.
         generation: as of an attempt; ``numbers`` likewise.
         depth: of transforms in force before it.
         buffer: its records.
@@ -127,6 +128,7 @@ class _Tried:
         failure: with what.
     """
 
+    clean: Clean
     generation: int
     numbers: tuple[Any, ...]
     depth: int
@@ -184,9 +186,9 @@ def _repeated(
         if buffer:
             deliver(buffer)
         return result
-    tried = _Tried(generation, numbers, depth, buffer, result, failure)
+    tried = _Tried(clean, generation, numbers, depth, buffer, result, failure)
     result = failure = None  # the traceback holds this frame
-    return _made(body, arguments, callback, clean, tried)
+    return _made(body, arguments, callback, tried)
 
 
 def _is_still(clean: Clean | None) -> bool:
@@ -227,11 +229,11 @@ def _made(
     body: FunctionType,
     arguments: tuple[Any, ...],
     callback: Any,
-    clean: Clean | None = None,
     tried: _Tried | None = None,
 ) -> Any:
-    """Make the call, or go on with one that was ``tried`` behind a ``clean`` one."""
-    outer, epoch = CURRENT.buffer, EPOCHS.number
+    """Make the call, or go on with one that was ``tried``."""
+    outer, clean = CURRENT.buffer, None if tried is None else tried.clean
+    epoch = EPOCHS.number if clean is None else clean.epoch
     if tried is None:
         _begin_call(body, outer)
     buffer: Buffer = [] if tried is None else tried.buffer

@@ -15,6 +15,7 @@ from torch.nn import functional
 from bcmend.dynamo import compat
 from bcmend.tracing.effects import random_draws
 from bcmend.tracing.effects.random_draws import drawing_inside, frame_draws, may_draw, nodes_of
+from bcmend.tracing.search.calls import CURRENT
 
 
 @pytest.mark.parametrize(
@@ -120,6 +121,6 @@ def test_states_are_put_back_once(of_python: bool) -> None:
 def test_forgotten_states_are_not_put_back() -> None:
     random_draws._take(True)
     first = torch.rand(2)
-    random_draws.forget()
+    CURRENT.states = None
     random_draws.restore_states()
     assert not torch.equal(torch.rand(2), first)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ import torch
 from torch import Tensor
 
 import bcmend
-from bcmend.tracing.entry import boundary
+from bcmend.knowledge.own_code import FILES_BEGIN
 from bcmend.tracing.search import assumptions, budget, epochs
+from bcmend.tracing.search.calls import CURRENT
 from bcmend.tracing.sites import site_table, suspects
 from tests.equivalence import Call, assert_equivalent, call, fresh
 
@@ -52,7 +55,7 @@ def cleared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for owner, name in (
         (site_table, "clear_recent"),
         (assumptions, "begin_call"),
-        (budget, "_forget"),
+        (budget, "forget"),
         (suspects, "convict"),
     ):
         inner = getattr(owner, name)
@@ -68,7 +71,7 @@ def cleared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_fourth_call_clears_up_nothing(cleared: list[str]) -> None:
     x = torch.ones(3)
     program = _called_before(_program(), x)
-    assert set(cleared) == {"clear_recent", "begin_call", "_forget", "convict"}
+    assert set(cleared) == {"clear_recent", "begin_call", "forget", "convict"}
     cleared.clear()
     for _ in range(3):
         assert torch.equal(program(-x), -x - 1)
@@ -92,7 +95,7 @@ def test_a_call_behind_a_trace_of_its_own_clears_up(cleared: list[str]) -> None:
     program = _called_before(_program(), x)
     cleared.clear()
     assert torch.equal(program(x, True), x * 2 + 1)  # traced again, in a clean call
-    assert "convict" in cleared and "_forget" in cleared
+    assert "convict" in cleared and "forget" in cleared
     cleared.clear()
     program(x)
     assert "clear_recent" in cleared
@@ -184,7 +187,7 @@ def test_epochs_end_when_something_is_learnt() -> None:
     before = epochs.present()
     program(torch.ones(3))
     assert epochs.present() == before
-    assert boundary._CALL.epoch == before
+    assert CURRENT.epoch == before
 
 
 def test_calls_that_are_compared_are_never_clean(cleared: list[str]) -> None:
@@ -207,3 +210,55 @@ def test_a_call_is_clean_where_others_are_compared(cleared: list[str]) -> None:
     cleared.clear()
     program(torch.ones(3))
     assert cleared == []
+
+
+def _branch(x: Tensor) -> Tensor:
+    return x + 1 if x.sum() > 0 else x - 1
+
+
+def _check(x: Tensor) -> Tensor:
+    if (x > 100).any():
+        raise ValueError("too large")
+    return x + 1
+
+
+def _number(x: Tensor) -> Tensor:
+    return x[:2] if int(x[0].item()) > 3 else x + 1
+
+
+def _print(x: Tensor) -> Tensor:
+    if x.sum() > 1e9:
+        print("large", x)
+    return x + 1
+
+
+class _Store(torch.nn.Module):
+    last: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            self.last = x + 1
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    ("program", "at_most"),
+    [(_branch, 7), (_check, 16), (_number, 14), (_print, 10), (_Store(), 31)],
+    ids=["branch", "check", "number", "print", "store"],
+)
+def test_a_later_call_makes_few_python_calls_of_bcmend(program: Any, at_most: int) -> None:
+    x, found = torch.ones(3), list[str]()
+    compiled = torch.compile(bcmend.patch(program), backend="eager")
+    for _ in range(5):
+        compiled(x)
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(FILES_BEGIN):
+            found.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        compiled(x)
+    finally:
+        sys.setprofile(None)
+    assert 4 <= len(found) <= at_most, found

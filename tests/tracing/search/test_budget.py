@@ -15,6 +15,7 @@ from torch import Tensor
 import bcmend
 from bcmend.tracing.search import budget
 from bcmend.tracing.search.assumptions import Claim
+from bcmend.tracing.search.calls import CURRENT
 from bcmend.tracing.search.falsified import Falsified
 from bcmend.tracing.sites import nesting_limits
 from bcmend.tracing.sites.site_table import LiveSite
@@ -34,10 +35,10 @@ class _Meter:
 def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Meter]:
     found = _Meter()
     monkeypatch.setattr(budget, "now", found)
-    budget.begin_call()
+    monkeypatch.setattr(CURRENT, "buffer", [])
+    budget.forget()
     yield found
-    budget.begin_call()
-    budget.end_call()
+    budget.forget()
 
 
 def _tracer() -> Any:
@@ -131,16 +132,18 @@ def test_traces_that_are_given_up_add_up_for_the_length_of_a_call(meter: _Meter)
             meter.steps += int(budget.BRANCHES * 0.4)
             raise ValueError
     assert budget.is_exceeded(int(budget.BRANCHES * 0.4))
-    budget.begin_call()
+    budget.forget()
     assert not budget.is_exceeded(int(budget.BRANCHES * 0.4))
 
 
-def test_outside_of_a_call_each_code_has_its_own_limit(meter: _Meter) -> None:
+def test_outside_of_a_call_each_code_has_its_own_limit(
+    meter: _Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tx = _tracer()
     for is_in_call in (True, False):
-        budget.begin_call()
+        budget.forget()
         if not is_in_call:
-            budget.end_call()
+            monkeypatch.setattr(CURRENT, "buffer", None)
             budget.begin_trace(CODE)
         with pytest.raises(ValueError), nesting_limits.mending(tx, _site("tests.first")):
             meter.steps += int(budget.BRANCHES * 0.8)
@@ -184,7 +187,7 @@ def test_traces_made_in_vain_add_up_to_a_search_that_is_over(meter: _Meter) -> N
     assert budget.is_over() and not budget.is_long_over()
     _in_branches_in_vain(tx, meter, site, int(budget.SEARCH * budget._GRACE))
     assert budget.is_long_over()
-    budget.begin_call()
+    budget.forget()
     assert not budget.is_over()
 
 
