@@ -293,7 +293,7 @@ def _functions(obj: object, *, policy: Policy) -> list[FunctionType]:
 
 def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -> None:
     found = reach(obj, policy)
-    from bcmend.patching import installer, retrace, waiting  # noqa: F401  is asked by traces
+    from bcmend.patching import installer, retrace, told, waiting  # noqa: F401  traces ask them
 
     functions = [each.function for each in found]
     waiting.wait_no_more(owner)

@@ -214,6 +214,7 @@ from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 from torch._higher_order_ops.utils import _clone_aliasing_output, materialize_as_graph
 from torch._inductor import config as inductor_config
 from torch._inductor.virtualized import V
+from torch._logging._internal import trace_log, trace_structured
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -420,6 +421,7 @@ tensors in containers, and how they are printed: tree_leaves PRINT_OPTS
 frames between a call of a module and its forward: MODULE_CALL_IMPL MODULE_WRAPPED_CALL
 what makes an object a module, without what Dynamo does beside it: unpatched_nn_module_init
 files of Dynamo, to know its frames: DYNAMO_FILE POLYFILLS_FILE
+what is shown beside a graph: trace_log trace_structured
 the demonstration: explain_dynamo reset_dynamo
 """
 #: What the names are for. A test compares them with the imports above.

@@ -71,6 +71,10 @@ def when_late(look: Callable[[Any], None]) -> Callable[[Any], None]:
     return look
 
 
+#: Look at each frame of patched code that a trace enters.
+WHEN_ENTERED: Final[list[Callable[[Any], None]]] = []
+
+
 @when_late
 def _guard_what_was_computed(tx: compat.Tracer) -> None:
     effects = tx.output.side_effects
@@ -99,6 +103,8 @@ def put_hooks_in_place(tx: compat.Tracer) -> None:
 )
 def _run(inner: Any, tx: compat.Tracer) -> Any:
     put_hooks_in_place(tx)
+    for look in WHEN_ENTERED:
+        look(tx)
     is_root = tx is tx.output.root_tx  # of which the output forgets when it ends
     try:
         return inner(tx)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Final
@@ -241,6 +241,16 @@ class Table:
     def is_reached(self, code: CodeType) -> bool:
         """Return whether code was found for any owner."""
         return any(code in found for found in list(self.reached.values()))
+
+    def reached_in(self, codes: Container[CodeType]) -> Iterator[tuple[FunctionType, CodeType]]:
+        """Yield the reached functions of which ``codes`` has the code, as it was or as written."""
+        for found in list(self.reached.values()):
+            for original, reference in found.items():
+                if (function := reference()) is not None:
+                    known = self.of(function)
+                    written = () if known is None else known.written
+                    if code := next((each for each in (original, *written) if each in codes), None):
+                        yield function, code
 
     def reached_around(self, code: CodeType) -> list[tuple[FunctionType, CodeType]]:
         """Return reached functions with nothing mended in which ``code`` is nested, and where."""

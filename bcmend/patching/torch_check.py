@@ -133,7 +133,7 @@ def described() -> Facts:
 
 def declare_hooks() -> None:
     """Import everything that declares a hook."""
-    from bcmend.patching import decorated, retrace, stops  # noqa: F401
+    from bcmend.patching import decorated, retrace, stops, told  # noqa: F401
     from bcmend.tracing.entry import primitive_namespace  # noqa: F401
 
 

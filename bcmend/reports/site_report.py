@@ -327,6 +327,14 @@ def _cells(site: SiteRecord) -> tuple[str, ...]:
     return place, site.kind, site.function, _explanation(site)
 
 
+def line_of(site: SiteRecord) -> str:
+    """Return what became of a site, in one line."""
+    place, kind, function, why = _cells(site)
+    meaning = "" if site.detail else meaning_of(site.refusal or "", "")
+    became = ": ".join(filter(None, (named(site.status), why, meaning)))
+    return f"{place}, {function}: {kind} {became}"
+
+
 def advised(sites: Iterable[SiteRecord]) -> list[tuple[SiteRecord, str]]:
     """Return what to do about sites, each advice once, and the first site that it is for."""
     found: dict[tuple[str, str], SiteRecord] = {}
