@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import inspect
 import logging
+import multiprocessing
 import os
 import runpy
 import sys
@@ -29,17 +31,21 @@ _LOG: Final = logging.getLogger("bcmend")
 STARTUP: Final = str(Path(__file__).parent / "startup")
 #: What was patched by it, so that ``uninstall`` leaves alone what the program has patched.
 _PATCHED: Final[list[Callable[[], Any]]] = []
-#: While a script runs, what its receipt is about: functions, and the classes of modules, which
-#: outlive them.
-_OF_THE_SCRIPT: Final[list[Any]] = []
+#: What a receipt is about: functions, and the classes of modules, which outlive them.
+_COMPILED: Final[list[Callable[[], Any]]] = []
 _LOCK: Final = threading.RLock()
 
 
-def install(policy: Policy | None = None) -> None:
+def install(policy: Policy | None = None, *, receipt: bool = True) -> None:
     """Have every object that ``torch.compile`` is given from now on patched first.
 
     That is what libraries, decorators and ``nn.Module.compile`` compile as well. What cannot be
     patched is compiled as ever. Installing again replaces the policy.
+
+    Args:
+        policy: what to mend and how.
+        receipt: whether the process ends with a line on standard error that says what was mended,
+            if anything was compiled. Worker processes have none.
 
     Raises:
         PolicyError: ``policy`` is no ``Policy``. Nothing is changed.
@@ -51,6 +57,23 @@ def install(policy: Policy | None = None) -> None:
     if not api.is_used():
         return
     compilations.listen(lambda obj: _patch(obj, chosen))
+    _end_with_a_receipt(is_wanted=receipt)
+
+
+def _end_with_a_receipt(*, is_wanted: bool) -> None:
+    global _noted_by
+    if _noted_by is _strongly:
+        return  # whoever runs the script shows it
+    atexit.unregister(_show_receipt)
+    _noted_by = _lightly if is_wanted else None
+    if is_wanted:
+        atexit.register(_show_receipt, os.getpid())
+
+
+def _show_receipt(process: int) -> None:
+    is_child = os.getpid() != process or multiprocessing.parent_process() is not None
+    if not is_child and os.environ.get("RANK", "0") == "0" and (found := receipt()) is not None:
+        print(found, file=sys.stderr)
 
 
 def uninstall() -> None:
@@ -60,7 +83,10 @@ def uninstall() -> None:
 
     if not compilations.leave():
         return
+    _end_with_a_receipt(is_wanted=False)
     with _LOCK:
+        if _noted_by is None:
+            _COMPILED.clear()
         found = [obj for each in _PATCHED if (obj := each()) is not None]
         _PATCHED.clear()
     for each in found:
@@ -86,8 +112,8 @@ def _patch(obj: Any, policy: Policy) -> None:
         return
     with _LOCK:
         _PATCHED.extend(_reference(each) for each in (subject, *kinds))
-        if _is_running:
-            _OF_THE_SCRIPT.append(_outlives(subject))
+        if _noted_by is not None:
+            _COMPILED.append(_noted_by(_outlives(subject)))
 
 
 def _outlives(subject: Any) -> Any:
@@ -97,12 +123,27 @@ def _outlives(subject: Any) -> Any:
     return type(subject) if isinstance(subject, torch.nn.Module) else subject
 
 
+def _strongly(obj: Any) -> Callable[[], Any]:
+    """Return what gives an object and keeps it alive."""
+    return lambda: obj
+
+
+def _lightly(obj: Any) -> Callable[[], Any]:
+    """Return the same, but for what may hold tensors: a function with a closure, a method."""
+    is_light = isinstance(obj, type) or (isinstance(obj, FunctionType) and not obj.__closure__)
+    return _strongly(obj) if is_light else _reference(obj)
+
+
+#: How what is compiled is noted for a receipt; ``None`` for not at all.
+_noted_by: Callable[[Any], Callable[[], Any]] | None = None
+
+
 def _reference(obj: Any) -> Callable[[], Any]:
     """Return what gives an object; what has no weak references is kept alive."""
     try:
         return weakref.WeakMethod(obj) if isinstance(obj, MethodType) else weakref.ref(obj)
     except TypeError:
-        return lambda: obj
+        return _strongly(obj)
 
 
 def _kinds_of(obj: Any) -> list[type]:
@@ -142,7 +183,7 @@ def _install_when_something_is_compiled(policy: Policy | None) -> None:
     from bcmend.policy import DEFAULT
 
     def begin(obj: Any) -> None:
-        install(policy)
+        install(policy, receipt=False)
         _patch(obj, DEFAULT if policy is None else policy)
 
     compilations.listen(begin)
@@ -194,13 +235,11 @@ def give_to_children() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (STARTUP, before)))
 
 
-_is_running = False
-
-
 def receipt() -> Receipt | None:
-    """Return what became of all that a script has compiled; None if that is nothing."""
+    """Return what became of all that was compiled and is noted; None if that is nothing."""
     with _LOCK:
-        found = list({id(each): each for each in _OF_THE_SCRIPT}.values())
+        alive = [obj for each in _COMPILED if (obj := each()) is not None]
+    found = list({id(each): each for each in alive}.values())
     if not found:
         return None
     from bcmend import api
@@ -215,8 +254,8 @@ def run_script(arguments: Sequence[str], *, is_module: bool, policy: Policy | No
 
     Those do so by the default policy.
     """
-    global _is_running
-    _is_running = True
+    global _noted_by
+    _noted_by = _strongly
     name = arguments[0]
     install_with_torch(policy)
     give_to_children()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -298,6 +300,79 @@ def test_a_script_ends_with_a_receipt(folder: Path, policy: str, status: int, le
     assert last.startswith("bcmend: 1 object compiled, ") and f" {left} left; " in last
     (report,) = json.loads((folder / "found.json").read_text())
     assert (report["subject"], report["counts"]["mended"]) == ("Net", 1 if policy == "keep" else 2)
+
+
+INSTALLED = """
+import multiprocessing, os, sys, torch, bcmend
+
+bcmend.install(receipt="quiet" not in sys.argv)
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x
+
+def work():
+    def local(x):
+        return x + 1 if x.sum() > 0 else x
+    torch.compile(Net(), backend="eager")(torch.ones(2))
+    torch.compile(local, backend="eager")(torch.ones(2))
+
+if __name__ == "__main__":
+    if "spawn" in sys.argv:
+        process = multiprocessing.get_context("spawn").Process(target=work)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+    elif "fork" in sys.argv:
+        work()
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+    elif "nothing" not in sys.argv:
+        work()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "rank", "receipts"),
+    [
+        ("usually", "0", 1),
+        ("fork", "0", 1),
+        ("spawn", "0", 0),
+        ("nothing", "0", 0),
+        ("quiet", "0", 0),
+        ("usually", "1", 0),
+    ],
+)
+def test_a_process_that_installs_ends_with_a_receipt(
+    folder: Path, how: str, rank: str, receipts: int
+) -> None:
+    (folder / "net.py").write_text(INSTALLED)
+    found = _run(folder, "net.py", how, RANK=rank)
+    assert found.returncode == 0, found.stderr
+    lines = [each for each in found.stderr.splitlines() if each.startswith("bcmend: ")]
+    assert len(lines) == receipts
+    assert all(" 2 objects compiled, 2 places mended, nothing left; " in each for each in lines), (
+        lines
+    )
+
+
+def test_a_receipt_keeps_nothing_alive_that_may_hold_tensors() -> None:
+    def make() -> tuple[weakref.ref[Any], ...]:
+        net = Net()
+
+        def closed(x: Tensor) -> Tensor:
+            return net(x)
+
+        torch.compile(closed, backend="eager")
+        torch.compile(net.forward, backend="eager")
+        torch.compile(net, backend="eager")
+        return weakref.ref(net), weakref.ref(closed)
+
+    bcmend.install()
+    found = make()
+    gc.collect()
+    assert [each() for each in found] == [None, None]
 
 
 def test_the_traceback_of_a_script_is_its_own(folder: Path) -> None:
