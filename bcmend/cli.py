@@ -12,8 +12,9 @@ import importlib.util
 import os
 import sys
 import tempfile
+import textwrap
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -88,8 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         "run",
         help="run a script in which all that torch.compile is given is mended",
         usage="bcmend run [OPTIONS] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
-        epilog="When the script has ended, one line says what was mended. For example: "
-        "bcmend run --report report.txt --policy output=keep train.py --epochs 3",
+        epilog="When the script has ended, one line says what was mended.",
     )
     run.add_argument("-m", dest="is_module", action="store_true", help="run a module by its name")
     run.add_argument("--report", metavar="FILE", help="write all reports there, as JSON if .json")
@@ -108,7 +108,47 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("of", choices=schemas.NAMES, help="whose output with --json it describes")
     commands.add_parser("reasons", help="print every refusal reason as a Markdown page")
     commands.add_parser("substitutes", help="print what stands in for which calls, in Markdown")
+    for name, examples in _EXAMPLES.items():
+        _show_examples(commands.choices[name], examples)
     return parser
+
+
+#: What is typed behind ``bcmend``, for each command.
+_EXAMPLES: Final = {
+    "demo": ("demo",),
+    "doctor": ("doctor", "doctor --live", "doctor --against 2.13.0"),
+    "report": (
+        "report mymodel:Net",
+        'report mymodel:Net --call "torch.ones(3)" -o report.html',
+    ),
+    "dis": ("dis mymodel:Net", "dis mymodel:Net.forward --open"),
+    "why": ('why mymodel:Net --call "torch.ones(3)"',),
+    "explain": (
+        'explain mymodel:Net --call "torch.ones(3)"',
+        'explain mymodel:net --call "x, scale=2" --train --open',
+        'explain mymodel:net --call "x" --format github --fail-on-break',
+    ),
+    "bench": ('bench mymodel:Net --call "torch.ones(3)" --seconds 10',),
+    "verify": (
+        'verify mymodel:Net --call "torch.ones(3)"',
+        'verify mymodel:Net --call "torch.ones(3)" --sides all --train',
+    ),
+    "scan": ("scan mymodel.py", "scan src model.whl --json"),
+    "run": (
+        "run train.py --epochs 3",
+        "run --report report.txt --policy output=keep train.py --epochs 3",
+        "run --fail-on-break -m mymodel.train",
+    ),
+    "schema": ("schema explain",),
+    "reasons": ("reasons",),
+    "substitutes": ("substitutes",),
+}
+
+
+def _show_examples(command: argparse.ArgumentParser, examples: Iterable[str]) -> None:
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
+    lines = [*textwrap.wrap(command.epilog or ""), "", "Examples:"]
+    command.epilog = "\n".join([*lines, *(f"  bcmend {each}" for each in examples)]).lstrip()
 
 
 def _add_trials(commands: Any) -> None:

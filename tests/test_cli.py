@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import subprocess
 import sys
 import urllib.parse
@@ -62,6 +63,21 @@ def test_a_report_can_be_json(model_module, capsys):
 def test_without_a_command_the_help_is_shown(capsys):
     assert cli.main([]) == 0
     assert "explain" in capsys.readouterr().out
+
+
+def _commands():
+    return next(filter(None, (each.choices for each in cli._parser()._actions)))
+
+
+@pytest.mark.parametrize("command", _commands())
+def test_the_help_of_a_command_has_examples_that_can_be_parsed(command, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    text = capsys.readouterr().out.partition("Examples:\n")[2]
+    examples = [shlex.split(each) for each in text.splitlines()]
+    assert 1 <= len(examples) <= 3
+    for program, *given in examples:
+        assert program == "bcmend" and cli._parser().parse_args(given).command == command
 
 
 def test_a_report_of_a_call_is_of_what_was_traced(model_module, capsys):
