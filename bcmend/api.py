@@ -128,7 +128,8 @@ def register_output(target: Callable[..., Any] | str, *, returns_none: bool = Fa
             deferred.
 
     Raises:
-        OutputError: ``target`` is no such thing. Nothing is changed.
+        OutputError: ``target`` is no such thing, or its module is imported and has nothing of that
+            name. Nothing is changed.
     """
     output_callables.register(target, returns_none=returns_none)
     _forget_analyses()
@@ -148,7 +149,8 @@ def register_substitute(target: Callable[..., Any] | str, replacement: Callable[
         replacement: what takes the same arguments.
 
     Raises:
-        SubstituteError: one of them is no such thing. Nothing is changed.
+        SubstituteError: one of them is no such thing, or the module of ``target`` is imported and
+            has nothing of that name. Nothing is changed.
     """
     replaced_calls.register(target, replacement)
     _forget_analyses()
@@ -186,11 +188,11 @@ def report(
     found = site_records.site_records(functions, chosen)
     sites = tuple(each for each in found if ahead or each.status != "planned")
     retraces = site_records.retraces(map(TABLE.as_written, functions))
-    about = site_records.circumstances(functions, chosen)
+    about = site_records.circumstances(functions, chosen, found)
     pairs = site_records.bytecode(functions) if bytecode else ()
     is_whole = site_records.are_whole(map(TABLE.as_written, functions))
-    made = name, sites, len(functions), changed, False, retraces, *about, pairs
-    return Report(*made, is_whole=is_whole)
+    made = name, sites, len(functions), changed, False, retraces
+    return Report(*made, bytecode=pairs, is_whole=is_whole, **about._asdict())
 
 
 def why(obj: object) -> Why:

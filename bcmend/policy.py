@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias, get_args
@@ -133,11 +134,33 @@ class Policy:
 
     def is_off(self, site_name: str) -> bool:
         """Return whether the site is switched off, by its name or by a pattern that matches it."""
-        return any(site_name == entry or fnmatchcase(site_name, entry) for entry in self.off)
+        return any(_matches(entry, site_name) for entry in self.off)
+
+    def unmatched(self, site_names: Collection[str]) -> list[str]:
+        """Return the entries, as ``"off='a.*'"``, that name none of these sites, and no module.
+
+        A module counts if it is imported by now.
+        """
+        names = {"off": site_names, "include": list(sys.modules), "exclude": list(sys.modules)}
+        tests = {"off": _matches, "include": _is_in, "exclude": _is_in}
+        return [
+            f"{field}={entry!r}"
+            for field, names_it in tests.items()
+            for entry in sorted(getattr(self, field))
+            if not any(names_it(entry, name) for name in names[field])
+        ]
+
+
+def _matches(pattern: str, site_name: str) -> bool:
+    return site_name == pattern or fnmatchcase(site_name, pattern)
+
+
+def _is_in(package: str, module_name: str) -> bool:
+    return f"{module_name}.".startswith(f"{package}.")
 
 
 def _covers(packages: tuple[str, ...], module_name: str) -> bool:
-    return any(f"{module_name}.".startswith(f"{package}.") for package in packages)
+    return any(_is_in(package, module_name) for package in packages)
 
 
 def _require_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -375,6 +375,15 @@ def test_a_receipt_keeps_nothing_alive_that_may_hold_tensors() -> None:
     assert [each() for each in found] == [None, None]
 
 
+def test_a_receipt_has_what_the_policy_names_in_vain(folder: Path) -> None:
+    (folder / "net.py").write_text(RECEIPT)
+    options = ["--policy", "off=*:output,net.*", "--policy", "exclude=mymodl"]
+    found = _run(folder, "-m", "bcmend", "run", *options, "net.py")
+    assert found.returncode == 0, found.stderr
+    ends = "; policy entries that match nothing: exclude='mymodl', off='net.*'"
+    assert found.stderr.splitlines()[-1].endswith(ends)
+
+
 def test_the_traceback_of_a_script_is_its_own(folder: Path) -> None:
     (folder / "net.py").write_text(RECEIPT)
     found = _run(folder, "-m", "bcmend", "run", "net.py", "fail")

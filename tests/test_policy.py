@@ -121,3 +121,15 @@ def test_sites_are_switched_off_by_name_and_by_pattern() -> None:
     assert not policy.is_off("Other.Deep.call:3:output")
     assert policy.is_off("f.<locals>.g[0]"), "a name holds literally, pattern characters or not"
     assert not DEFAULT.is_off("mymodel.Net.forward:12:branch")
+
+
+def test_entries_that_match_nothing_are_known() -> None:
+    policy = Policy(
+        off=("mymodel.Net.forward:12:branch", "mymodl.*", "mymodel.*"),
+        include=("torch.nn", "torch.mn"),
+        exclude=("bcmend.polcy", "bcmend.policy"),
+    )
+    found = policy.unmatched(["mymodel.Net.forward:13:branch"])
+    off = ["off='mymodel.Net.forward:12:branch'", "off='mymodl.*'"]
+    assert found == [*off, "include='torch.mn'", "exclude='bcmend.polcy'"]
+    assert DEFAULT.unmatched([]) == []

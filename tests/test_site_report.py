@@ -178,13 +178,17 @@ def test_versions_policy_and_changed_packages_are_in_every_form() -> None:
         "versions": (("bcmend", "1.2"), ("torch", "3.4")),
         "policy": "Policy(branch='cond')",
         "packages": ("transformers 5.6",),
+        "unmatched": ("off='mymodl.*'",),
     }
     report = Report("Net", (), 1, 1, **about)
     forms = [str(report), _Page(report.to_html()).text, report.__rich__().title]
-    for form, text in itertools.product(map(str, forms), ("bcmend 1.2, torch 3.4", "cond", "5.6")):
+    for form, text in itertools.product(
+        map(str, forms), ("bcmend 1.2, torch 3.4", "cond", "5.6", "mymodl")
+    ):
         assert text in form
     loaded = json.loads(report.to_json())
     assert loaded["versions"] == {"bcmend": "1.2", "torch": "3.4"}
+    assert loaded["unmatched"] == ["off='mymodl.*'"]
     assert (loaded["policy"], loaded["packages"]) == ("Policy(branch='cond')", ["transformers 5.6"])
 
 

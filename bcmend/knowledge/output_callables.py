@@ -21,7 +21,15 @@ from bcmend.knowledge.callable_names import (
     LOGGING_FUNCTIONS,
     WARNING_FUNCTIONS,
 )
-from bcmend.knowledge.qualified_names import Registered, is_qualified, name_of, plain, resolved
+from bcmend.knowledge.qualified_names import (
+    Registered,
+    is_qualified,
+    missing_in,
+    name_of,
+    no_such,
+    plain,
+    resolved,
+)
 from bcmend.knowledge.static_lookup import ancestors, namespace
 
 
@@ -110,6 +118,8 @@ def register(target: object, *, returns_none: bool = False) -> None:
                 "the name of an output is qualified, such as 'package.module.function'; "
                 f"got {target!r}"
             )
+        if owner := missing_in(target):
+            raise OutputError(no_such(target, owner))
     elif isinstance(target, type) or not callable(target):
         raise OutputError(
             "an output is a function, a method or the qualified name of one; "

@@ -5,13 +5,17 @@ Nothing is imported for a name.
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
 from types import MethodType, ModuleType
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from bcmend.knowledge.static_lookup import namespace
 
 Row = TypeVar("Row")
+_ABSENT: Final = object()
 
 
 def is_qualified(name: str) -> bool:
@@ -31,6 +35,53 @@ def resolved(name: str) -> object:
                 found = _member(found, part)
             return found
     return None
+
+
+def missing_in(name: str) -> str:
+    """Return the imported module or class that lacks what a qualified name names next.
+
+    Empty where it names something, or may later: what is not imported yet, or gets its names as
+    they are asked for.
+    """
+    parts = name.split(".")
+    modules = (
+        count for count in range(len(parts) - 1, 0, -1) if _path(parts, count) in sys.modules
+    )
+    if not (count := next(modules, 0)):
+        return ""
+    owner: object = sys.modules[_path(parts, count)]
+    for at in range(count, len(parts)):
+        if not isinstance(owner, (ModuleType, type)) or _has_names_later(owner):
+            return ""
+        found = inspect.getattr_static(owner, parts[at], _ABSENT)
+        if found is _ABSENT:
+            is_module = (
+                at == count and hasattr(owner, "__path__") and find_spec(_path(parts, at + 1))
+            )
+            return "" if is_module else _path(parts, at)
+        owner = found
+    return ""
+
+
+def no_such(name: str, owner: str) -> str:
+    """Return what to say of a name where ``missing_in`` has found an owner."""
+    return (
+        f"there is no {name!r}: {owner!r} is imported and has nothing of that name; correct it, or "
+        "pass the callable itself"
+    )
+
+
+def _path(parts: Sequence[str], count: int) -> str:
+    return ".".join(parts[:count])
+
+
+def _has_names_later(owner: ModuleType | type) -> bool:
+    """Return whether an object may get names: it is being imported, or makes them when asked."""
+    if isinstance(owner, type):
+        return type(owner) is not type
+    is_own_kind = type(owner) is not ModuleType or "__getattr__" in vars(owner)
+    is_begun = owner.__name__ == "__main__" or getattr(owner.__spec__, "_initializing", False)
+    return is_own_kind or is_begun
 
 
 def _member(owner: object, name: str) -> object:

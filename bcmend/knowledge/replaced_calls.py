@@ -18,7 +18,14 @@ from typing import Any, Final
 
 from bcmend.bytecode.names_used import code_objects, has_with
 from bcmend.errors import SubstituteError
-from bcmend.knowledge.qualified_names import Registered, is_qualified, name_of, resolved
+from bcmend.knowledge.qualified_names import (
+    Registered,
+    is_qualified,
+    missing_in,
+    name_of,
+    no_such,
+    resolved,
+)
 from bcmend.knowledge.substitute_rows import TABLE, Substitute
 
 #: In place of a callable: attributes of tensors that are stored to.
@@ -65,6 +72,8 @@ def register(target: object, replacement: object) -> None:
                 "what is substituted has a qualified name, such as 'package.module.function'; "
                 f"got {target!r}"
             )
+        if owner := missing_in(target):
+            raise SubstituteError(no_such(target, owner))
     elif not callable(target):
         raise SubstituteError(
             "what is substituted is a callable or the qualified name of one; "

@@ -139,14 +139,17 @@ def bytecode(functions: Iterable[FunctionType]) -> tuple[CodePair, ...]:
 
 
 class Circumstances(NamedTuple):
-    """What a report says of where it was made, in the order of the fields of a ``Report``."""
+    """What a report says of where it was made: fields of a ``Report``."""
 
     versions: tuple[tuple[str, str], ...]
     policy: str
     packages: tuple[str, ...]
+    unmatched: tuple[str, ...]
 
 
-def circumstances(functions: Iterable[FunctionType], policy: Policy) -> Circumstances:
+def circumstances(
+    functions: Iterable[FunctionType], policy: Policy, sites: Iterable[SiteRecord]
+) -> Circumstances:
     """Return versions, policy and installed packages of functions, of which some are patched."""
     from bcmend.reports.places import package_of
 
@@ -159,7 +162,9 @@ def circumstances(functions: Iterable[FunctionType], policy: Policy) -> Circumst
     )
     packages = {package_of(each.original.co_filename) for each in patched}
     chosen = "; ".join(filter(None, map(_choices, policies)))
-    return Circumstances(versions, chosen, tuple(sorted(filter(None, packages))))
+    names = [each.name for each in sites]
+    unmatched = dict.fromkeys(entry for each in policies for entry in each.unmatched(names))
+    return Circumstances(versions, chosen, tuple(sorted(filter(None, packages))), tuple(unmatched))
 
 
 def _choices(policy: Policy) -> str:

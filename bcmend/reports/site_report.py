@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from bcmend.reports.bytecode_pair import CodePair
 
+#: What entries of a policy are called that name nothing.
+UNMATCHED: Final = "policy entries that match nothing"
 _STATUSES: Final = ("mended", "planned", "refused", "withdrawn")
 _COLUMNS: Final = ("status", "place", "kind", "function", "how or why")
 
@@ -47,6 +49,7 @@ class Report:
         versions: names and versions of what the report depends on.
         policy: what of the policy is not the default, as it is written; empty where all is.
         packages: installed packages of which functions got new bytecode, with their versions.
+        unmatched: entries of the policy that name no site of the object, or no imported module.
         bytecode: each function that got new bytecode for its sites, before and after; empty unless
             it was asked for.
     """
@@ -63,6 +66,7 @@ class Report:
     bytecode: tuple[CodePair, ...] = ()
     is_off: bool = False
     is_whole: bool = False
+    unmatched: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sites", tuple(sorted(self.sites, key=_position)))
@@ -160,6 +164,7 @@ class Report:
             ("versions", ", ".join(" ".join(each) for each in self.versions)),
             ("policy", self.policy or "the default"),
             ("changed packages", ", ".join(self.packages) or "none that is installed"),
+            *((UNMATCHED, ", ".join(self.unmatched)) for _ in self.unmatched[:1]),
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -174,6 +179,7 @@ class Report:
             "versions": dict(self.versions),
             "policy": self.policy,
             "packages": list(self.packages),
+            "unmatched": list(self.unmatched),
             "counts": self.counts,
             "sites": [_site_dict(site) for site in self.sites],
             "retraces": [asdict(retrace) for retrace in self.retraces],

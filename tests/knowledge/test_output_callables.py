@@ -134,7 +134,7 @@ def test_names_before_their_modules_are_imported() -> None:
         del sys.modules[module.__name__]
 
 
-@pytest.mark.parametrize("target", [3, None, Meter, "name", "a b.c", "", "a..b"])
+@pytest.mark.parametrize("target", [3, None, Meter, "name", "a b.c", "", "a..b", "sys.no"])
 def test_what_cannot_be_registered(target: Any) -> None:
     with pytest.raises(bcmend.OutputError):
         bcmend.register_output(target)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json  # noqa: F401  names of it are looked for
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
-from bcmend.knowledge.qualified_names import Registered, is_qualified, plain, resolved
+from bcmend.knowledge.qualified_names import Registered, is_qualified, missing_in, plain, resolved
 
 
 class Meter:
@@ -58,6 +60,37 @@ def test_the_longest_module_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "made_outer", outer)
     monkeypatch.setitem(sys.modules, "made_outer.inner", inner)
     assert resolved("made_outer.inner.value") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("no.such.thing", ""),
+        ("json.dumps", ""),
+        ("json.dumpz", "json"),
+        ("json.JSONEncoder.encode", ""),
+        ("json.JSONEncoder.encod", "json.JSONEncoder"),
+        ("json.tool.no_such_function", ""),  # json.tool is not imported
+        ("json.toll.main", "json"),
+        ("torch.nn.functional.relu", ""),
+        ("torch.nn.functional.relo", "torch.nn.functional"),
+        ("__main__.helper", ""),  # which may be defined later
+        ("made_lazy.anything", ""),
+        ("made_begun.anything", ""),
+    ],
+)
+def test_a_name_that_an_imported_module_has_not(
+    monkeypatch: pytest.MonkeyPatch, name: str, expected: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "json.tool", raising=False)
+    lazy, begun = ModuleType("made_lazy"), ModuleType("made_begun")
+    lazy.__getattr__ = lambda name: name  # type: ignore[method-assign]
+    begun.__spec__ = ModuleSpec("made_begun", None)
+    begun.__spec__._initializing = True  # type: ignore[attr-defined]
+    for each in (lazy, begun):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    assert missing_in(name) == expected
+    assert "json.tool" not in sys.modules
 
 
 def test_the_function_behind_a_static_or_class_method() -> None:

@@ -85,6 +85,7 @@ def test_the_last_registration_holds() -> None:
         ("a module.function", doubled),
         (doubled, 3),
         ("package.function", None),
+        ("sys.no_such_function", doubled),
         (doubled, doubled),
     ],
 )
