@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import bcmend
 from bcmend.reasons import REASONS
+from bcmend.reports.places import shown_place
 
 _LOG = logging.getLogger(__name__)
 Exported = Callable[[Tensor], Tensor]
@@ -202,7 +203,7 @@ def test_checks_that_onnx_has_not_are_listed() -> None:
         EXPORTERS["onnx"](model)
     (warning,) = (each for each in caught if each.category is bcmend.ChecksDropped)
     (site,) = bcmend.report(model).sites
-    assert site.name in str(warning.message)
+    assert f"{shown_place(__file__, site.line)} ({site.name})" in str(warning.message)
 
 
 class Failing(nn.Module):

@@ -21,6 +21,7 @@ from bcmend.dynamo.trace_state import Phase, at_the_end
 from bcmend.errors import ChecksDropped, OutputDropped
 from bcmend.knowledge import output_callables
 from bcmend.names import EXPORTING
+from bcmend.reports.places import shown_place
 from bcmend.tracing.sites import site_table
 from bcmend.tracing.sites.site_table import LiveSite
 
@@ -67,7 +68,12 @@ def _warn_of_checks(dropped: list[LiveSite]) -> None:
 
 
 def _places(sites: list[LiveSite]) -> str:
-    return ", ".join(site.key for site in sites)
+    return ", ".join(f"{_place(site)} ({site.key})" for site in sites)
+
+
+def _place(site: LiveSite) -> str:
+    line = site.line if site.plan is None else site.plan.line
+    return shown_place(site.origin.co_filename, line)
 
 
 # Without Dynamo
