@@ -181,6 +181,8 @@ def report(
     from bcmend.patching import installer, site_records
     from bcmend.patching.table import TABLE
 
+    if policy is None:
+        chosen = TABLE.policies.get(_owner(obj), chosen)
     # What was found at a call belongs to the object as well.
     reached |= {id(each): each for each in installer.owned_by(_owner(obj))}
     functions = list(reached.values())

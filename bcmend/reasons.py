@@ -24,9 +24,9 @@ _TEXTS: Final = {
         "Remove the name or the pattern that matches it from `Policy(off=...)`.",
     ),
     "policy-keep": (
-        "The policy keeps statements of this kind as they are, or torch has been told to ignore "
-        "some: then all of them are left to it.",
-        'Choose "defer" for `output` or `guards` in the policy, and empty '
+        'The policy has `output="keep"` or `guards="keep"`, which leaves such statements as they '
+        "are; or torch has been told to ignore some: then all of them are left to it.",
+        'Choose "defer", the default, for `output` or `guards` in the policy, and empty '
         "`torch._dynamo.config.ignore_logging_functions`.",
     ),
     "generator": (

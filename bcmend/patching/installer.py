@@ -55,7 +55,7 @@ def install(
     hooks.REGISTRY.require_targets()
     with compat.compile_lock, TABLE.lock:
         functions = [each.function for each in reached]
-        TABLE.note_reached(owner, functions)
+        TABLE.note_reached(owner, functions, policy)
         at_once = [each.function for each in reached if not each.deferred]
         changed = sum(install_one(each, policy, owner) for each in at_once)
         if stopped or _may_need_a_boundary(functions):
@@ -275,8 +275,10 @@ def remove(owner: int | None = None) -> int:
     with compat.compile_lock, TABLE.lock:
         if owner is None:
             TABLE.reached.clear()
+            TABLE.policies.clear()
         else:
             TABLE.reached.pop(owner, None)
+            TABLE.policies.pop(owner, None)
         return sum(_remove_one(*each, owner) for each in list(TABLE.alive()))
 
 

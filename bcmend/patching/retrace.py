@@ -113,12 +113,9 @@ class Retracer(Patcher):
 
     def refusal_at(self, code: CodeType, line: int) -> tuple[str, str] | None:
         with TABLE.lock:
-            holders = [
-                (function, patched.policy)
-                for function, patched in TABLE.alive()
-                if any(each is code for each in code_objects(patched.original))
-            ]
-            for function, policy in holders:
+            for function, policy in TABLE.looked_at():
+                if not any(each is code for each in code_objects(TABLE.as_written(function))):
+                    continue
                 for each in site_records.site_records([function], policy):
                     if each.refusal is not None and each.line == line:
                         return each.refusal, each.detail

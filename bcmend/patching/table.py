@@ -17,7 +17,7 @@ from typing import Final
 from bcmend.bytecode.names_used import code_objects
 from bcmend.knowledge import opt_out
 from bcmend.patching.subject import module_of
-from bcmend.policy import Policy
+from bcmend.policy import DEFAULT, Policy
 from bcmend.rewrite.mended import Mended
 from bcmend.tracing.search.assumptions import Claim, Finding, Subject
 from bcmend.tracing.search.falsified import weaken
@@ -79,6 +79,7 @@ class Table:
         analyses: what each function became, or would, under each policy.
         places: what was found of places in code, by offset.
         reached: all code that was found for each owner, mended or not, with a function that has it.
+        policies: the policy of each owner of ``reached``.
         numbers: of code whose sites would have the keys of other code, what marks their keys.
         lock: held while anything of this is read or changed.
     """
@@ -93,6 +94,7 @@ class Table:
         )
         self.places: ByIdentity[CodeType, Places] = ByIdentity()
         self.reached: dict[int, ByIdentity[CodeType, weakref.ref[FunctionType]]] = {}
+        self.policies: dict[int, Policy] = {}
         self.numbers: ByIdentity[CodeType, int] = ByIdentity()
         self.lock = threading.RLock()
 
@@ -103,6 +105,13 @@ class Table:
         """Return the patched functions."""
         found = ((patched.function(), patched) for patched in list(self.functions.values()))
         return [(function, patched) for function, patched in found if function is not None]
+
+    def looked_at(self) -> Iterator[tuple[FunctionType, Policy]]:
+        """Yield the patched functions and those that were reached and analysed, with the policy."""
+        yield from ((function, patched.policy) for function, patched in self.alive())
+        for function, policies in list(self.analyses.items()):
+            if self.of(function) is None and self.is_reached(function.__code__):
+                yield function, list(policies)[-1]
 
     def code_of_sites(self) -> dict[str, tuple[CodeType, Policy]]:
         """Return the code that each site of what is patched is in, as it was, and the policy."""
@@ -233,7 +242,10 @@ class Table:
 
     # What was reached
 
-    def note_reached(self, owner: int, functions: Iterable[FunctionType]) -> None:
+    def note_reached(
+        self, owner: int, functions: Iterable[FunctionType], policy: Policy = DEFAULT
+    ) -> None:
+        self.policies[owner] = policy
         found = self.reached.setdefault(owner, ByIdentity())
         for function in functions:
             found.put(self.as_written(function), weakref.ref(function))
@@ -280,6 +292,7 @@ class Table:
     def orphan(self, owner: int) -> None:
         """Leave patched, with ``NOBODY`` as the owner, what an owner had that is gone."""
         with self.lock:
+            self.policies.pop(owner, None)
             for code, function in self.reached.pop(owner, ByIdentity()).items():
                 self.reached.setdefault(NOBODY, ByIdentity()).put(code, function)
             for patched in list(self.functions.values()):

@@ -90,6 +90,8 @@ def _decisions(
         decision = whole or propose_output(facts, statement)
         if context.policy.output != "keep" or whole or _names_callers(decision):
             yield statement.start, "output", decision
+        elif statement.callee is None:  # else only a trace knows whether it writes
+            yield statement.start, "output", SiteRefusal("policy-keep")
     likely = [each for each in facts.branches if is_likely(code, facts, each.jump, context)]
     grown = grown_lists(facts, likely)
     for branch in facts.branches:

@@ -83,6 +83,7 @@ def test_the_policy_leaves_output_and_guards() -> None:
     _, decisions = _decided(_model, policy=Policy(output="keep", guards="keep"))
     assert [(kind, getattr(each, "slug", "")) for _, kind, each in decisions] == [
         ("guard", "policy-keep"),
+        ("output", "policy-keep"),
         ("branch", ""),
     ]
 

@@ -84,6 +84,7 @@ def test_the_policy_keeps_and_switches_off() -> None:
     kept = _sites(_model, Policy(output="keep", guards="keep"))
     assert [(each.kind, getattr(each.decision, "slug", None)) for each in kept] == [
         ("guard", "policy-keep"),
+        ("output", "policy-keep"),
         ("branch", None),
     ]
     off = _sites(_model, Policy(off=("module._model:*:branch",)))

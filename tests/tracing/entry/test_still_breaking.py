@@ -112,6 +112,54 @@ def test_what_the_program_asks_for_is_said_to_be_asked_for(
     assert "The program asks for it" in text
 
 
+def _says(x: Tensor) -> Tensor:
+    print("mean", x.mean())
+    return x
+
+
+def _has_it_said(x: Tensor) -> Tensor:
+    return _says(x * 2) + 1
+
+
+@pytest.mark.parametrize("program", [_says, _has_it_said])
+def test_output_that_the_policy_keeps_is_said_to_be_kept(
+    caplog: pytest.LogCaptureFixture, program: Any
+) -> None:
+    bcmend.patch(program, policy=bcmend.Policy(output="keep"))
+    torch.compile(program, backend="eager")(torch.ones(2))
+    (text,) = _warnings(caplog)
+    advice = REASONS["policy-keep"].hint
+    assert "policy-keep" in text and advice in text and "knows no way" not in text
+    report = bcmend.report(program)
+    assert [(each.kind, each.refusal) for each in report.refused] == [("output", "policy-keep")]
+    assert advice in str(report)
+
+
+def test_what_a_policy_keeps_is_reported_where_nothing_is_mended() -> None:
+    bcmend.patch(_has_it_said, policy=bcmend.Policy(output="keep", mend="ahead"))
+    report = bcmend.report(_has_it_said)
+    assert [each.refusal for each in report.refused] == ["policy-keep"]
+    assert "output='keep'" in report.policy
+
+
+def _leaves(x: Tensor) -> Tensor:
+    if x.sum() > 0:  # bcmend: off
+        x = x + 1
+    return x
+
+
+def test_a_function_with_nothing_mended_may_be_switched_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def calls(x: Tensor) -> Tensor:
+        x = x * 2 if x.sum() > 5 else x
+        return _leaves(x) * 2
+
+    bcmend.patch(calls)
+    torch.compile(calls, backend="eager")(torch.ones(2))
+    assert not _warnings(caplog)
+
+
 def test_an_assertion_of_the_program_is_no_graph_break() -> None:
     names: dict[str, Any] = {}
     text = (
