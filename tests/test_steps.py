@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import redirect_stderr
 
 import pytest
+import torch
 
+import bcmend
 from bcmend.reports import steps
 
 
@@ -34,6 +39,35 @@ def test_nothing_is_shown_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     with steps.shown("first"):
         steps.step("second")
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_step_is_said_after_ten_seconds_and_so_are_later_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun: list[tuple[float, Callable[[], None]]] = []
+
+    class Timer(threading.Timer):
+        def start(self) -> None:
+            begun.append((self.interval, self.function))
+
+    monkeypatch.setattr(threading, "Timer", Timer)
+    with steps.shown("first"), steps.shown("second"), redirect_stderr(io.StringIO()):
+        ((seconds, act),) = begun
+        act()
+        for text in ("second", "third", "third"):
+            steps.step(text)
+    assert seconds == 10
+    expected = "bcmend: second ...\nbcmend: third ...\n"
+    assert capsys.readouterr() == ("", expected)
+
+
+def test_a_wait_in_a_script_says_what_is_going_on(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(steps, "_LONG", 0.0)
+    bcmend.verify(torch.nn.ReLU(), torch.ones(2), backend="eager")
+    assert "bcmend: " in capfd.readouterr().err
+    assert steps._LISTENING.tell is None
 
 
 def test_nobody_listens_after_the_block() -> None:

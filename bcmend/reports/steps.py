@@ -1,15 +1,16 @@
-"""What a command does at the moment, on a terminal's standard error."""
+"""What takes its time at the moment, on standard error: drawn on a terminal, else in lines."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 
@@ -37,24 +38,40 @@ def step(text: str, share: float | None = None, left: float | None = None) -> No
         _LISTENING.tell(Step(text, share, left))
 
 
+#: From how many seconds on steps are said where they are not drawn.
+_LONG: Final = 10.0
+
+
 @contextmanager
 def shown(first: str) -> Iterator[None]:
     """Show the steps of a block while they are done, where standard error is a terminal.
 
-    What the block writes itself goes where it would go without. A block inside one that shows its
-    steps adds to what that shows.
+    Elsewhere the present one is a line there after ten seconds, as is each later one. What the
+    block writes itself goes where it would go without. A block inside one that shows its steps adds
+    to what that shows.
     """
     if _LISTENING.tell is not None:
         step(first)
         yield
         return
     from rich.console import Console
+
+    console = Console(stderr=True)
+    with _drawn(first, console) if console.is_terminal else _said(first) as tell:
+        _LISTENING.tell = tell
+        try:
+            yield
+        finally:
+            _LISTENING.tell = None
+
+
+@contextmanager
+def _drawn(first: str, console: Console) -> Iterator[Callable[[Step], object]]:
     from rich.live import Live
     from rich.table import Table
 
-    console = Console(stderr=True)
     lines = _Lines(Step(first))
-    live = Live(
+    with Live(
         get_renderable=lambda: lines.drawn(
             Table(box=None, padding=(0, 1), show_header=False, pad_edge=False)
         ),
@@ -62,13 +79,36 @@ def shown(first: str) -> Iterator[None]:
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
-    )
-    with live if console.is_terminal else nullcontext():
-        _LISTENING.tell = lines.show
-        try:
-            yield
-        finally:
-            _LISTENING.tell = None
+    ):
+        yield lines.show
+
+
+@contextmanager
+def _said(first: str) -> Iterator[Callable[[Step], object]]:
+    voice = _Voice(first)
+    timer = threading.Timer(_LONG, voice.begin)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield voice.hear
+    finally:
+        timer.cancel()
+
+
+class _Voice:
+    """A line for each step since ``begin``, on what standard error is when it is made."""
+
+    def __init__(self, first: str) -> None:
+        self._text, self._stream, self._speaks = first, sys.stderr, False
+
+    def begin(self) -> None:
+        self._speaks = True
+        print(f"bcmend: {self._text} ...", file=self._stream, flush=True)
+
+    def hear(self, told: Step) -> None:
+        is_new, self._text = told.text != self._text, told.text
+        if is_new and self._speaks:
+            self.begin()
 
 
 class _Lines:

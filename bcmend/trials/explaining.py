@@ -19,12 +19,13 @@ from bcmend.reports.model_tree import Part
 from bcmend.reports.outcomes import SiteRecord
 from bcmend.reports.site_report import Report
 from bcmend.reports.source import span_of
-from bcmend.reports.steps import step
+from bcmend.reports.steps import shown, step
 from bcmend.trials.apart import TriedCall, makes_copies, run_apart
 from bcmend.trials.calls import Counts, Times, counted, timed
 from bcmend.trials.subject import only_traces, subject_of
 
 
+@shown("beginning to explain")
 def explain(
     obj: Any, *args: Any, backend: str = "inductor", train: bool = False, **kwargs: Any
 ) -> Explanation:

@@ -12,7 +12,7 @@ import torch
 
 from bcmend.errors import CallError
 from bcmend.patching.subject import title_of
-from bcmend.reports.steps import step
+from bcmend.reports.steps import shown, step
 from bcmend.reports.verdict import Difference, Sides, Verdict
 from bcmend.trials.apart import TriedCall, makes_copies, run_apart
 from bcmend.trials.observed import (
@@ -33,6 +33,7 @@ _OF_COMPILERS: Final = 1e-4
 _OF_GRADIENTS: Final = 1e-6
 
 
+@shown("beginning to verify")
 def verify(
     obj: Any,
     *args: Any,
