@@ -77,7 +77,11 @@ _OF_BUILTINS: Final = "`~` and `round` of symbolic numbers"
 @hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, _OF_BUILTINS, place=2)
 def _computed(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
     if called.fn is round and len(args) + len(kwargs) == 2:
-        _require_same(*(each.realize() for each in (*args, *kwargs.values())))
+        number, digits = (each.realize() for each in (*args, *kwargs.values()))
+        if isinstance(digits, compat.SymNodeVariable) and capture_mode.may_be_mended(tx):
+            digits = constant(digits.evaluate_expr())  # torch rounds no constant to others
+            args, kwargs = [number, digits], {}
+        _require_same(number, digits)
     if called.fn not in _INVERT or len(args) != 1 or not capture_mode.may_be_mended(tx):
         return inner(called, tx, args, kwargs)
     number = args[0].realize()
