@@ -1,8 +1,8 @@
 """The site of the documentation is built without a fault, and all that its pages link to is there.
 
-It is built by what the extra ``docs`` installs; without that the tests are skipped. ``zensical build
---strict`` looks at links between pages. Here all links of the built pages are looked up: those to
-files and pictures, too.
+It is built by what the extra ``docs`` installs; without that the tests are skipped. With
+``--strict`` Zensical looks at links between pages. Here all links of the built pages are looked up:
+those to files and pictures, too.
 """
 
 from __future__ import annotations
