@@ -46,13 +46,13 @@ _TEXTS: Final = {
     ),
     "return-in-try": (
         "The region leaves an exception handler, or leaves a `with` block in more ways than can "
-        "be brought together, and what is done on leaving must still be done; or it holds a part "
+        "be brought together, and what is done on leaving must still be done. Or it holds a part "
         "of a handler without the rest.",
         "Assign the result to a variable in the block and return it after the block.",
     ),
     "consumes-iterator": (
         "The branch decides how far an iterator goes that was there before the call, or that the "
-        "call hands out; or it may resume a generator that stands inside a `with` or `try`, which "
+        "call hands out. Or it may resume a generator that stands inside a `with` or `try`, which "
         "cannot be set back.",
         "Let nothing but the loop hold the iterator, or make a list of its items before the "
         "branch.",
@@ -65,7 +65,7 @@ _TEXTS: Final = {
     ),
     "arm-effects": (
         "An arm changes something that outlives it in a way that cannot be made conditional.",
-        "Compute the new value in the branch and store it once after the branch; before that, "
+        "Compute the new value in the branch and store it once after the branch. Before that, "
         "copy what an earlier operation may have kept for its backward or another view shares.",
     ),
     "arm-setting": (
@@ -132,7 +132,7 @@ _TEXTS: Final = {
     ),
     "too-deep": (
         "Branches stand in each other deeper than can be traced or compiled in reasonable time, "
-        "as early returns and loops that are left do; or an item is read at a data-dependent "
+        "as early returns and loops that are left do. Or an item is read at a data-dependent "
         "place in a container of more than 16.",
         "Leave fewer branches after each other in one call: merge their conditions, or move the "
         "later ones out of what is compiled. A loop that only computes tensors and counts is no "
