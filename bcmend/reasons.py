@@ -46,13 +46,13 @@ _TEXTS: Final = {
     ),
     "return-in-try": (
         "The region leaves an exception handler, or leaves a `with` block in more ways than can "
-        "be brought together, and what is done on leaving must still be done; or it holds a part "
+        "be brought together, and what is done on leaving must still be done. Or it holds a part "
         "of a handler without the rest.",
         "Assign the result to a variable in the block and return it after the block.",
     ),
     "consumes-iterator": (
         "The branch decides how far an iterator goes that was there before the call, or that the "
-        "call hands out; or it may resume a generator that stands inside a `with` or `try`, which "
+        "call hands out. Or it may resume a generator that stands inside a `with` or `try`, which "
         "cannot be set back.",
         "Let nothing but the loop hold the iterator, or make a list of its items before the "
         "branch.",
@@ -65,7 +65,7 @@ _TEXTS: Final = {
     ),
     "arm-effects": (
         "An arm changes something that outlives it in a way that cannot be made conditional.",
-        "Compute the new value in the branch and store it once after the branch; before that, "
+        "Compute the new value in the branch and store it once after the branch. Before that, "
         "copy what an earlier operation may have kept for its backward or another view shares.",
     ),
     "arm-setting": (
@@ -89,7 +89,7 @@ _TEXTS: Final = {
         "Move that operation out of the branch, or replace it by tensor operations.",
     ),
     "random-under-gradients": (
-        "An arm draws random numbers that cannot be drawn before it, while gradients flow: they "
+        "An arm draws random numbers that cannot be drawn before it, while gradients flow. They "
         "depend on the arm's data, another operation could fail first (dropout on a CPU is drawn "
         "all the same), or they are drawn in a checkpoint, in another operator or in a nested "
         "branch.",
@@ -98,7 +98,7 @@ _TEXTS: Final = {
     "hidden-state": (
         "An operator that is not torch's (`torch.library`, a kernel of Triton, a function that "
         "Dynamo does not look into) may have a state, and would not run as often as in eager "
-        "execution: it stands in an arm while gradients flow, whose backward would run it again, "
+        "execution. It stands in an arm while gradients flow, whose backward would run it again, "
         "or behind a check that is made when the graph has run.",
         "Call it before the branch, or make the check behind it, or make it of operators of "
         "torch's.",
@@ -119,7 +119,7 @@ _TEXTS: Final = {
     ),
     "handler-in-caller": (
         "The check, or an argument of output, may raise inside a `try` that catches the "
-        "exception, so it cannot be raised at the end of the call; nor can the call be made "
+        "exception, so it cannot be raised at the end of the call. Nor can the call be made "
         "again in plain Python, since its graph changes a tensor, draws random numbers or may "
         "break.",
         "Make it outside the `try`, or test the condition instead of catching.",
@@ -132,7 +132,7 @@ _TEXTS: Final = {
     ),
     "too-deep": (
         "Branches stand in each other deeper than can be traced or compiled in reasonable time, "
-        "as early returns and loops that are left do; or an item is read at a data-dependent "
+        "as early returns and loops that are left do. Or an item is read at a data-dependent "
         "place in a container of more than 16.",
         "Leave fewer branches after each other in one call: merge their conditions, or move the "
         "later ones out of what is compiled. A loop that only computes tensors and counts is no "
@@ -141,14 +141,14 @@ _TEXTS: Final = {
     "search-too-long": (
         "Tracing branches inside each other has taken longer than a search for lowerings may, and "
         "none was found; or the traces of the call that were made in vain have.",
-        "Leave fewer branches and loops that are left early inside each other: merge their "
+        "Leave fewer branches and loops that are left early inside each other. Merge their "
         "conditions, move a part of them out of what is compiled, or switch them off by "
         "`Policy(off=...)`, which saves the time of the search.",
     ),
     "alias-changed": (
         "A result of the branch or loop is, on one side, an older tensor or another result, or "
-        "shares memory with one, and one of the two is changed in place later, both leave the "
-        "call, or the program asks which object one is (`is`, `id`, a hook, a key).",
+        "shares memory with one. One of the two is changed in place later, both leave the call, or "
+        "the program asks which object one is (`is`, `id`, a hook, a key).",
         "Copy the tensor in the branch (`.clone()`), or make the later change out of place.",
     ),
     "where-would-speculate": (
@@ -158,9 +158,9 @@ _TEXTS: Final = {
         'Choose `Policy(branch="auto")` or "cond", and compile without compiled autograd.',
     ),
     "output-shape": (
-        "The output call cannot be made later: an argument binds a variable in one case only, or "
-        "one that nested functions share, or makes a function of the frame's variables; or the "
-        "call returns something that is used, or writes its callers; or it writes an exception "
+        "The output call cannot be made later. An argument binds a variable in one case only, or "
+        "one that nested functions share, or makes a function of the frame's variables. Or the "
+        "call returns something that is used, or writes its callers. Or it writes an exception "
         "of which the trace does not know the text (Dynamo's model of Python has raised it) or "
         "the place (in a generator, or in code that Dynamo does not inline).",
         "Compute the argument in a statement of its own before the output call, and drop its "
@@ -168,8 +168,8 @@ _TEXTS: Final = {
     ),
     "cannot-snapshot": (
         "A value that the output or the exception shows cannot be kept as it is until the end of "
-        "the call: it is an iterator, for example, or the text of an object would show what the "
-        "rest of the call changes, or making the text changes something; or the call replaces a "
+        "the call. It is an iterator, for example, or the text of an object would show what the "
+        "rest of the call changes, or making the text changes something. Or the call replaces a "
         "standard stream, or sets how tensors are printed.",
         "Hand over a tensor, a number, a string or a container of these; give `print` its `file`.",
     ),

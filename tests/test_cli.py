@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import bcmend
 from bcmend import cli
 from bcmend.reasons import REASONS
 from bcmend.reports.benchmark import Measured
@@ -251,8 +253,32 @@ def test_the_demo_ends_well(capsys):
     pytest.importorskip("transformers")
     assert cli.main(["demo"]) == 0
     shown = capsys.readouterr().out
-    assert "Stock torch.compile: 8 graphs" in shown
-    assert "past_key_values" in shown
+    assert "Stock torch.compile: 8 graphs, 7 breaks" in shown
+    assert "Mended, compiled with fullgraph=True: 1 graph." in shown
+    assert re.search(r"log records equal: yes.*logged:\n +WARNING: .*past_key_values", shown)
+    assert re.search(r"^ +mended +[\d.]+ s +[\d.]+ ms +[\d.]+ times$", shown, re.MULTILINE)
+
+
+def test_the_demo_shows_what_could_not_be_timed(monkeypatch, capsys):
+    pytest.importorskip("torch")
+    from bcmend import demo
+    from bcmend.reports.benchmark import Benchmark, Measured, Spread
+
+    later = Spread(0.002, 0.002, 0.002, 5)
+    sides = (Measured(later, 0.01), Measured(raised="CppCompileError: none"), Measured(later, 20.0))
+    found = Benchmark("Net", "2.13", "inductor", False, False, False, "cpu", 1, True, True, *sides)
+    monkeypatch.setattr(demo.bcmend, "bench", lambda *arguments, **named: found)
+    demo._print_times(None, {})
+    shown = capsys.readouterr().out
+    assert "stock torch.compile  CppCompileError: none" in shown
+    assert re.search(r"^ +mended +20 s +2 ms +1.00 times$", shown, re.MULTILINE)
+
+    def fail(*arguments, **named):
+        raise bcmend.BcmendError("no compiler")
+
+    monkeypatch.setattr(demo.bcmend, "bench", fail)
+    demo._print_times(None, {})
+    assert capsys.readouterr().out == "\nTimes were not measured: no compiler\n"
 
 
 def test_why_says_what_a_call_was_traced_for(model_module, capsys):

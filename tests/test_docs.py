@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,9 +83,16 @@ def test_every_page_is_linked_from_another() -> None:
 
 
 def test_every_page_is_in_the_menu_once() -> None:
-    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    listed = re.findall(r"[:-] (\w+\.md)$", menu, re.MULTILINE)
-    assert sorted(listed) == sorted(page.name for page in PAGES[1:])
+    menu = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+    assert sorted(_pages_of(menu)) == sorted(page.name for page in PAGES[1:])
+
+
+def _pages_of(menu: str | list[Any] | dict[str, Any]) -> list[str]:
+    """Return the pages of an entry of the menu: a page, a list of entries, or a title with one."""
+    if isinstance(menu, str):
+        return [menu]
+    entries = menu.values() if isinstance(menu, dict) else menu
+    return [page for entry in entries for page in _pages_of(entry)]
 
 
 def test_each_deviation_is_pinned_by_a_test() -> None:

@@ -140,7 +140,7 @@ _PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "ruff": _paths,
     "mypy": _paths,
     "towncrier": _towncrier,
-    "mkdocs": lambda arguments: _paths(["mkdocs.yml"]),
+    "zensical": lambda arguments: _paths(["zensical.toml"]),
 }
 _MODULES: dict[str, Callable[[list[str]], None]] = {
     "bcmend": _bcmend,

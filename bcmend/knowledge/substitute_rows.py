@@ -124,11 +124,11 @@ TABLE: Final[Mapping[str, Substitute]] = {
         *_rows(
             "torch.Tensor.requires_grad_",
             "requires_grad",
-            "nothing where the tensor requires gradients already, or does not and is not to; else"
+            "nothing where the tensor requires gradients already, or does not and is not to. Else"
             " a new leaf in the graph, or behind the graph for a tensor that only leaves it, or in"
             " front of the graph for an argument, whose flag may be set back behind the graph",
             "for a new leaf: nothing leaves the graph that would not require gradients without it,"
-            " but the tensor itself, of which nothing is computed; for an argument: it was"
+            " but the tensor itself, of which nothing is computed. For an argument: it was"
             " not changed before, views taken before are not used or asked behind, it is not used"
             " behind where it is set back, and no branch is around it",
             "tests/tracing/substitutes/test_dispatch.py::test_requires_grad",
@@ -150,7 +150,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "draw",
             "a number, or a list of them, drawn before the graph runs, afresh at each call",
             "the arguments are constants, or numbers that are computed in front of the graph, of"
-            " earlier draws and of what the call is given; numbers of one type are chosen from; in"
+            " earlier draws and of what the call is given. Numbers of one type are chosen from. In"
             " an arm the condition can be computed in front of the graph",
             "tests/tracing/substitutes/test_host_calls.py::test_draws_of_python",
         ),

@@ -61,7 +61,7 @@ def _figures(records: Sequence[Record]) -> str:
         f"{sum(each.differs for each in measured)} differ",
         f"{sum(map(is_slower, unbroken))} of those whole with stock slower than {LIMIT} times",
     ]
-    return "; ".join([*parts, *_ratios(unbroken)])
+    return ". ".join([*parts, *_ratios(unbroken)])
 
 
 def _whole(record: Record) -> bool:

@@ -20,15 +20,15 @@ execution does not accept is left out. Written by
 python -m corpus.libraries NAME --minutes 20 --resume FILE --write docs/libraries.md
 ```
 
-Whether stock torch.compile breaks is asked with `fullgraph=True`. What breaks is called mended:
-*one graph and equal* is with `fullgraph=True`, and equal to eager execution in the result, in the
-arguments and in the state of the module, to the bit with a back end that compiles nothing
-(`eager`) and to 1e-4 with Inductor; *still breaks* is called again without `fullgraph`. *Differs*
+Whether stock torch.compile breaks is asked with `fullgraph=True`. What breaks is called mended.
+*One graph and equal* is with `fullgraph=True`, and equal to eager execution in the result, in the
+arguments and in the state of the module. Equal is to the bit with a back end that compiles nothing
+(`eager`), and to 1e-4 with Inductor. *Still breaks* is called again without `fullgraph`. *Differs*
 is where mended code gives something else than eager execution, where stock does not fail; *stopped*
 is what takes longer than the limit of time, or crashes. *Slow to give up* are those that still
 break and take more than {SLOWER[0]:.0f} times as long as with stock in the first call, and
-{SLOWER[1]:.0f} seconds more. Seconds are wall time of single first calls: other work
-on the machine lengthens them.
+{SLOWER[1]:.0f} seconds more. Seconds are wall time of single first calls: other work on the machine
+lengthens them.
 
 Guessed arguments are small, and seldom what a program has: a function that breaks with these may be
 whole with others, and a module may be in evaluation only.

@@ -15,8 +15,8 @@ _INTRODUCTION: Final = """\
 Small modules that read numbers out of tensors, each after a kind of code in the vision, video,
 audio and text models of libraries, with random weights. Each is called twenty times in at least
 five layouts (so many images, clips or texts of such sizes), as it is and mended, each without and
-with `fullgraph=True`, and by hand: with its numbers read in front of the call. Written with torch
-{release} by
+with `fullgraph=True`. It is also called as written by hand, with its numbers read in front of the
+call. Written with torch {release} by
 
 ```sh
 python -m corpus.towers --out FILE

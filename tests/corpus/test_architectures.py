@@ -257,7 +257,7 @@ def test_the_summary_counts() -> None:
     assert "registered: 400; run in some mode: 4; measured: 3" in text
     assert "1 break with stock, of those 1 one graph and equal" in text
     assert "2 whole with stock, of those 1 still so and equal" in text
-    assert "1 differ; 1 of those whole with stock slower" in text
+    assert "1 differ. 1 of those whole with stock slower" in text
     assert [is_slower(each) for each in records] == [False, False, False, True]
 
 

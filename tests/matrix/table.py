@@ -57,12 +57,12 @@ _INTRODUCTION: Final = """\
 is a tensor, and for every pair of these with a way to observe the effect later. The effects are
 taken from the Python reference and from torch's own index. Each program is called six times on one
 state, on the two sides of the condition in turn; the two calls in the middle may have another
-shape, be in evaluation mode or without gradients. Round every second program stands something
-that changes no result: a checkpoint, hooks of saved tensors, a mode, signals, a transform. What the
+shape, be in evaluation mode or without gradients. Round every second program stands something that
+changes no result: a checkpoint, hooks of saved tensors, a mode, signals, a transform. What the
 program does mended is compared with eager execution, and where it is not one graph and equal, with
-stock `torch.compile`: results, exceptions, output, warnings, all objects of the program, gradients,
-shared memory, generators of random numbers, settings of torch and of the process. Each run has a
-process of its own.
+stock `torch.compile`. Compared are results, exceptions, output, warnings, all objects of the
+program, gradients, shared memory, generators of random numbers, settings of torch and of the
+process. Each run has a process of its own.
 
 ```sh
 python -m tests.matrix --minutes 60 --resume FILE --write docs/matrix.md  # goes on behind FILE
@@ -74,12 +74,12 @@ python -m tests.matrix --oracle sides --minutes 20           # one call, told wh
 python -m pytest tests/matrix
 ```
 
-What [deviations.md](deviations.md) declares is left out: zeros for a gradient that is None in
-eager execution, a copy where that has an alias, and a merged result that requires gradients. Other
-rows of that page are not, and differ below: objects, generators, coroutines and weak references
-that end late, caches of functions, deques with a `maxlen`, optimizers that become `capturable`,
-globals of the standard library, warnings that a filter makes an error, and what a merged attribute
-is later compared with by identity.
+What [deviations.md](deviations.md) declares is left out: zeros for a gradient that is None in eager
+execution, a copy where that has an alias, and a merged result that requires gradients. Other rows
+of that page are not, and differ below. These are objects, generators, coroutines and weak
+references that end late, caches of functions, deques with a `maxlen` and optimizers that become
+`capturable`. They are also globals of the standard library, warnings that a filter makes an error,
+and what a merged attribute is later compared with by identity.
 
 | module of `tests/matrix` | what it holds |
 |---|---|

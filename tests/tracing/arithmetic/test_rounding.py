@@ -35,7 +35,7 @@ def _to_digits_that_are_read(x: Tensor, digits: int) -> Any:
 def _in_an_arm(x: Tensor, digits: int) -> Any:
     if x[1] > 0:
         x = x * round(2.5678, digits)
-    return x
+    return x + 1
 
 
 PROGRAMS: list[Callable[..., Any]] = [
