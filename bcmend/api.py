@@ -175,7 +175,8 @@ def report(
     name = title_of(obj)
     reached = {id(each.function): each.function for each in reach(obj, chosen)}
     if not is_used():
-        return Report(name, (), len(reached), 0, is_off=True)
+        why = "BCMEND=0 is set" if opt_out.is_process_off() else releases.sentence()
+        return Report(name, (), len(reached), 0, off_because=why)
     if not ahead and not _is_looked_at(obj, reached.values()):
         return Report(name, (), len(reached), 0, waits=True)
     from bcmend.patching import installer, site_records

@@ -42,7 +42,7 @@ class Report:
         functions_changed: how many of them got new bytecode.
         is_whole: whether all that was traced was captured in one graph in the end. A site that was
             not mended breaks none then.
-        is_off: whether bcmend is switched off in this process, or not used with this torch.
+        off_because: why bcmend changes nothing in this process; empty if it does.
         waits: whether none was analysed, since Dynamo has not stopped in any.
         retraces: the traces that stopped, each code object's in order, after which the code was
             traced again; the first of an object that waited is that in which Dynamo stopped.
@@ -64,7 +64,7 @@ class Report:
     policy: str = ""
     packages: tuple[str, ...] = ()
     bytecode: tuple[CodePair, ...] = ()
-    is_off: bool = False
+    off_because: str = ""
     is_whole: bool = False
     unmatched: tuple[str, ...] = ()
 
@@ -137,6 +137,11 @@ class Report:
         return ", ".join(filter(None, parts)) or "0 sites"
 
     @property
+    def is_off(self) -> bool:
+        """Whether bcmend is switched off in this process, or not used with this torch."""
+        return bool(self.off_because)
+
+    @property
     def counts(self) -> dict[str, int]:
         """How many sites have each status; the four usual ones always, zero or not."""
         found = Counter(site.status for site in self.sites)
@@ -146,7 +151,7 @@ class Report:
     def summary(self) -> str:
         """The numbers of sites and functions, in one line."""
         if self.is_off:
-            return "bcmend changes nothing in this process: BCMEND=0 is set, or torch is not tested"
+            return f"bcmend changes nothing in this process: {self.off_because}"
         if self.waits:
             return (
                 f"{plural(self.functions_reached, 'function')} reached, none analysed: "
