@@ -120,7 +120,7 @@ _TEXTS: Final = {
     "handler-in-caller": (
         "The check, or an argument of output, may raise inside a `try` that catches the exception. "
         "So it cannot be raised at the end of the call. Nor can the call be made again in plain "
-        "Python. Its graph changes a tensor, draws random numbers or may break.",
+        "Python, since its graph changes a tensor, draws random numbers or may break.",
         "Make it outside the `try`, or test the condition instead of catching.",
     ),
     "stack-shape": (
