@@ -558,10 +558,10 @@ def reasons_page() -> str:
     parts = [
         "# Refusals",
         "A site that bcmend does not mend is an ordinary graph break. The report lists it under "
-        "*still breaks the graph*, or as *mended at first, then switched off*, and names one of "
+        "*still breaks the graph*, or as *mended at first, then switched off*. It names one of "
         "the reasons below. This page is the output of `python -m bcmend reasons`.",
         'With `fullgraph=True` such a break is an error. `Policy(one_sided="exit")` captures one '
-        "side of most branches that are refused; calls that take the other are made in plain "
+        "side of most branches that are refused. Calls that take the other are made in plain "
         "Python.",
     ]
     for found in REASONS.values():

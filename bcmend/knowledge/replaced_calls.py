@@ -142,8 +142,8 @@ def page() -> str:
     parts = [
         "# Substitutes",
         "Calls that end the graph of stock `torch.compile`, and what is traced in their place in"
-        " patched code. Where the condition does not hold, Dynamo does what it always does, and the"
-        " report has the reason. This page is the output of `python -m bcmend substitutes`.",
+        " patched code. Where the condition does not hold, Dynamo does what it always does. The"
+        " report has the reason then. This page is the output of `python -m bcmend substitutes`.",
         "`bcmend.register_substitute(target, replacement)` adds others.",
     ]
     rows: dict[tuple[str, str, str], list[str]] = {}

@@ -62,10 +62,10 @@ TABLE: Final[Mapping[str, Substitute]] = {
         *_rows(
             "torch.Tensor.backward torch.autograd.backward",
             "backward",
-            "`torch.autograd.grad` for all leaves that it reaches, and what that gives is added to"
+            "`torch.autograd.grad` for all leaves that it reaches. What that gives is added to"
             " their `.grad`",
-            "as for `torch.autograd.grad`; without `create_graph`, of strided leaves on which there"
-            " are no hooks; no branch is around it, and no argument that it reaches was computed"
+            "as for `torch.autograd.grad`. Without `create_graph`, of strided leaves on which there"
+            " are no hooks. No branch is around it, and no argument that it reaches was computed"
             " from others that require gradients",
             "tests/tracing/gradients/test_inner_backward.py::test_backward",
         ),
@@ -80,9 +80,9 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "torch._check torch._check_with torch._check_index torch._check_value"
             " torch._check_type torch._check_not_implemented",
             "check",
-            "nothing where the condition is known to hold, its exception where it is known not to,"
-            " and a side exit where the data decide: the call is made in plain Python",
-            "any message; where the graph cannot be thrown away, Dynamo's own form stays",
+            "nothing where the condition is known to hold, its exception where it is known not to."
+            " A side exit where the data decide: the call is made in plain Python",
+            "any message. Where the graph cannot be thrown away, Dynamo's own form stays",
             "tests/tracing/substitutes/test_dispatch.py::test_check",
         ),
         *_rows(
@@ -125,12 +125,12 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "torch.Tensor.requires_grad_",
             "requires_grad",
             "nothing where the tensor requires gradients already, or does not and is not to. Else"
-            " a new leaf in the graph, or behind the graph for a tensor that only leaves it, or in"
-            " front of the graph for an argument, whose flag may be set back behind the graph",
+            " a new leaf in the graph, or behind the graph for a tensor that only leaves it. For an"
+            " argument it is one in front of the graph, whose flag may be set back behind it",
             "for a new leaf: nothing leaves the graph that would not require gradients without it,"
             " but the tensor itself, of which nothing is computed. For an argument: it was"
-            " not changed before, views taken before are not used or asked behind, it is not used"
-            " behind where it is set back, and no branch is around it",
+            " not changed before, and views taken before are not used or asked behind. It is not"
+            " used behind where it is set back, and no branch is around it",
             "tests/tracing/substitutes/test_dispatch.py::test_requires_grad",
         ),
         *_rows(
@@ -139,7 +139,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "a parameter that is made before the graph runs, afresh at each call, and filled inside"
             " the graph at its place",
             "the tensor is computed in the call, has a known size and memory of its own, and is not"
-            " used behind that place; whether the call is made does not depend on data",
+            " used behind that place. Whether the call is made does not depend on data",
             "tests/tracing/substitutes/test_new_parameters.py::test_layers_made_in_the_call",
         ),
         *_rows(
@@ -149,9 +149,9 @@ TABLE: Final[Mapping[str, Substitute]] = {
             " random.randrange random.getrandbits random.choice random.choices random.sample",
             "draw",
             "a number, or a list of them, drawn before the graph runs, afresh at each call",
-            "the arguments are constants, or numbers that are computed in front of the graph, of"
-            " earlier draws and of what the call is given. Numbers of one type are chosen from. In"
-            " an arm the condition can be computed in front of the graph",
+            "the arguments are constants, or numbers that are computed in front of the graph. These"
+            " are computed of earlier draws and of what the call is given. Numbers of one type are"
+            " chosen from. In an arm the condition can be computed in front of the graph",
             "tests/tracing/substitutes/test_host_calls.py::test_draws_of_python",
         ),
         *_rows(
@@ -167,7 +167,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "a number or an array, drawn from numpy's generator before the graph runs, afresh at"
             " each call (stock Dynamo draws from torch's generator instead)",
             "the arguments are constants, or, of what gives a number, numbers that are computed in"
-            " front of the graph; in an arm the condition can be computed in front of the graph",
+            " front of the graph. In an arm the condition can be computed in front of the graph",
             "tests/tracing/substitutes/test_host_calls.py::test_draws_of_numpy",
         ),
         *_rows(
@@ -185,7 +185,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "math.isnan math.isinf math.isfinite",
             "float test",
             "`torch.isnan` and so on of the tensor that the number is taken from",
-            "the number comes out of a tensor; of others Dynamo knows it by itself",
+            "the number comes out of a tensor. Of others Dynamo knows it by itself",
             "tests/tracing/arithmetic/test_ordering.py::test_a_number_is_nan_or_infinite_as_its_tensor_is",
         ),
         *_rows(
@@ -217,7 +217,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
         *_rows(
             "torch.nn.functional.one_hot",
             "one hot",
-            "a comparison with the numbers of all classes; what is none is left to plain Python",
+            "a comparison with the numbers of all classes. What is none is left to plain Python",
             "no number of classes is given, or one that is taken out of a tensor",
             "tests/tracing/substitutes/test_one_hot.py::test_as_many_classes_as_the_data_say",
         ),
@@ -239,7 +239,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed",
             "seed",
             "the same call before the graph runs, in its order among the draws of Python and numpy",
-            "the seed is a constant; for torch: nothing has drawn from its generator in the call,"
+            "the seed is a constant. For torch: nothing has drawn from its generator in the call,"
             " and the generator that is returned is not used",
             "tests/tracing/substitutes/test_host_calls.py::test_seeds",
         ),
@@ -247,7 +247,8 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "torch.tensor",
             "tensor of array",
             "`.to(...)` of the tensor that the graph has for the array, without the warning that"
-            " torch gives when a tensor is copied so; `torch.arange` for a range up to a size",
+            " torch gives when a tensor is copied so. It is `torch.arange` for a range up to a"
+            " size",
             "a numpy array that the graph has as a tensor, or a range up to a size that the data"
             " decide and `torch.int64`, and constants for `dtype` and `device`",
             "tests/tracing/substitutes/test_substituted_effects.py::test_tensor_of_an_array",
@@ -256,9 +257,9 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "torch.as_tensor",
             "tensor of items",
             "`torch.stack` of the tensors in a list, of one number each; `torch.tensor` of numbers",
-            "integers, in lists of equal lengths, and tensors on the CPU that require no gradient,"
-            " of one type, which is that asked for, or integers that are asked for as `int64`;"
-            " or numbers alone, some of them out of tensors",
+            "integers, in lists of equal lengths, and tensors on the CPU that require no gradient."
+            " They are of one type, which is that asked for, or integers that are asked for as"
+            " `int64`. Or numbers alone, some of them out of tensors",
             "tests/tracing/indexing/test_stacked_items.py::test_tensors_in_lists",
         ),
         *_rows(
@@ -287,8 +288,8 @@ TABLE: Final[Mapping[str, Substitute]] = {
             "torch.sparse_coo_tensor",
             "coordinates",
             "a note of its indices and values, of which `.to_dense()` makes a tensor in the graph",
-            "three arguments, with values that are numbers and require no gradient, and a size;"
-            " anything else that is done with it breaks the graph",
+            "three arguments, with values that are numbers and require no gradient, and a size."
+            " Anything else that is done with it breaks the graph",
             "tests/tracing/indexing/test_coordinates.py::test_numbers_are_summed_up_at_their_places",
         ),
         *_rows(
@@ -316,7 +317,7 @@ TABLE: Final[Mapping[str, Substitute]] = {
         *_rows(
             "torch.lstm torch.gru torch.rnn_tanh torch.rnn_relu",
             "recurrent layer",
-            "an operator that makes the same call; its backward makes it again",
+            "an operator that makes the same call. Its backward makes it again",
             "one graph is asked for, and the layer is given a packed sequence, or gradients flow"
             " through it in an arm, without dropout between its layers in training",
             "tests/tracing/recurrent/test_packed_sequences.py::test_one_graph",

@@ -30,7 +30,7 @@ _MOVE: Final = "Move it out of what is compiled, or accept the graph break."
 
 
 def meaning_of(slug: str, detail: str) -> str:
-    """Return what a reason means, in one sentence; empty where it is not known."""
+    """Return what a reason means, in short sentences; empty where it is not known."""
     if slug == "switched-off" and detail in _SWITCHED_OFF:
         return _SWITCHED_OFF[detail][0]
     return REASONS[slug].meaning if slug in REASONS else ""
