@@ -23,7 +23,6 @@ from bcmend.dynamo.values import (
     Value,
     constant,
     example_of,
-    is_symbolic_int,
     is_unbacked,
     kind_of_number,
 )
@@ -453,7 +452,8 @@ def _number_among(call: Call) -> Answer:
 def _items_equal(inner: Any, tx: compat.Tracer, v: Any, w: Any, op: str) -> Any:
     """Compare two items of containers, which gives a truth and no tensor, as in Python."""
     one, other = v.realize(), w.realize()
-    if (is_symbolic_int(one) or is_symbolic_int(other)) and capture_mode.in_mended_code(tx):
+    is_size = kind_of_number(one) is int or kind_of_number(other) is int
+    if is_size and capture_mode.in_mended_code(tx):
         one, other = (_size_in(tx, each) or each for each in (one, other))
     return inner(tx, one, other, op)
 

@@ -162,3 +162,31 @@ def test_what_is_read(function: Any, tensor: Tensor, is_read: bool) -> None:
         return type(args[-1]) is not compat.TensorVariable
 
     assert during_trace(body, tensor, torch.ones(2)) is is_read
+
+
+def _viewed(m: Tensor) -> Tensor:
+    n = m.sum(1).max()
+    return m.new_zeros(n, 2).view(n, 2, 1) + 1
+
+
+def _compared_as_a_list(m: Tensor) -> Tensor:
+    n = m.sum(1).max()
+    y = m.new_zeros(n, 2).view(n, 2, 1)
+    assert list(y.size()) == [n, 2, 1]
+    return y + 1
+
+
+def _compared_as_a_tuple(m: Tensor) -> Any:
+    n = m.sum(1).max()
+    y = m.new_zeros(n, 2)
+    return y + 1, tuple(y.shape) == (n, 2), (n, 2) == (n, 3), [2, n] != [*y.shape]
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("program", [_viewed, _compared_as_a_list, _compared_as_a_tuple])
+def test_a_size_is_not_taken_for_the_number_of_the_trial(program: Any, fullgraph: bool) -> None:
+    def calls() -> list[Call]:
+        rows = ([1, 1, 0], [1, 0, 0]), ([1, 0, 0], [1, 1, 1]), ([0, 0, 0], [1, 0, 0])
+        return [call(torch.tensor(each)) for each in rows]
+
+    assert_equivalent(lambda: program, calls, fullgraph=fullgraph, graphs=None, recompiles=None)
