@@ -34,7 +34,7 @@ OTHER_WORDS = {
     "dynamo/compat.py": "CURRENT_DEVICE NNPACK",
     "dynamo/operators.py": "DEF",
     "dynamo/handlers.py": "PASS",
-    "installation.py": "PYTHONPATH",
+    "installation.py": "PYTHONPATH RANK",
     "knowledge/opt_out.py": "BCMEND",
     "releases.py": "BCMEND_UNTESTED_TORCH",
     # Of Pythons that are not supported, and that it reads all the same.
