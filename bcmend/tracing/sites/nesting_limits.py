@@ -53,6 +53,11 @@ OPERATIONS: Final = 2500
 #: From so many levels on, operators ``torch.cond`` that can be are written behind each other.
 FLAT_FROM: Final = 3
 
+#: So many branches, one in another, each of which takes nearly twice as long as the one in it, say
+#: that those around them do as well. No limit is waited for that they would reach so often.
+DOUBLED: Final = 2
+OFTEN: Final = 2
+
 #: How often a split is inside itself for a value that has many forms: once for each but one, where
 #: it reads an item at a place that is not known. More often it is in turns of a loop.
 FORMS: Final = 8
@@ -103,13 +108,31 @@ _BOTH: Final = 2
 
 
 @dataclass(slots=True)
+class _Level:
+    """A branch being mended, and what is in it.
+
+    Attributes:
+        began: when it began, in steps.
+        arms: how many of its arms were begun.
+        inner: how many steps the longest branch right in it took.
+        doubled: how many branches, one in another, have each doubled those, from that one inwards.
+    """
+
+    began: int
+    arms: int = 0
+    inner: int = 0
+    doubled: int = 0
+
+
+@dataclass(slots=True)
 class _Chain:
     """The branches being mended, outermost first, and the form in which each is tried.
 
     ``arms`` counts the arms that were traced for the first, ``outer_arms`` its own, and
     ``open_arms`` those being traced. ``began``: when the first began, in steps;
     ``is_past_first_path``: an arm was traced to its end since, or a branch has come inside itself,
-    as where a loop is unrolled; ``path``: how long that took, through both arms of the first.
+    as where a loop is unrolled; ``path``: how long that took, through both arms of the first;
+    ``levels``: one for each of the branches; ``is_hopeless``: they will take too long.
     """
 
     sites: list[LiveSite] = field(default_factory=list)
@@ -121,6 +144,8 @@ class _Chain:
     path_began: int = 0
     is_past_first_path: bool = False
     path: int = 0
+    levels: list[_Level] = field(default_factory=list)
+    is_hopeless: bool = False
 
     @property
     def is_unrolled(self) -> bool:
@@ -142,11 +167,28 @@ class _Chain:
         """Begin with the outermost branch."""
         self.arms = self.outer_arms = self.path = 0
         self.began = self.path_began = budget.now()
-        self.is_past_first_path = False
+        self.is_past_first_path = self.is_hopeless = False
+
+    def end_level(self) -> None:
+        """End with the innermost branch; foretell how long those around it will take.
+
+        Of these only the ones count whose other arm is still to come.
+        """
+        level = self.levels.pop()
+        steps = budget.now() - level.began
+        is_double = 0 < 9 * level.inner <= 5 * steps
+        doubled = level.doubled + 1 if is_double else 0
+        if self.levels and steps > self.levels[-1].inner:
+            self.levels[-1].inner, self.levels[-1].doubled = steps, doubled
+        to_come = sum(each.arms == 1 for each in self.levels)
+        foretold = steps << to_come
+        self.is_hopeless |= doubled >= DOUBLED and foretold > OFTEN * budget.limit()
 
     def enter_arm(self) -> None:
         """Begin with an arm; the second of the outermost branch has a first path of its own."""
         self.arms += 1
+        if self.levels:
+            self.levels[-1].arms += 1
         if self.open_arms == 0 and len(self.sites) == 1:
             self.outer_arms += 1
             if self.outer_arms == _BOTH:
@@ -215,6 +257,7 @@ def mending(tx: compat.Tracer, site: LiveSite, form: int = 0) -> Iterator[None]:
         chain.note_path()
     chain.sites.append(site)
     chain.forms.append(form)
+    chain.levels.append(_Level(budget.now()))
     is_mended = False
     try:
         if len(chain.sites) > LEVELS:
@@ -228,6 +271,7 @@ def mending(tx: compat.Tracer, site: LiveSite, form: int = 0) -> Iterator[None]:
     finally:
         chain.sites.pop()
         chain.forms.pop()
+        chain.end_level()
         if not chain.sites:
             chain.end(is_mended=is_mended)
 
@@ -275,6 +319,8 @@ def require_time(tx: compat.Tracer) -> None:
     chain = _CHAIN.of(tx.output)
     if not (chain.sites and chain.is_past_first_path):
         return
+    if chain.is_hopeless and not tx.one_graph:  # which is worth the whole search
+        raise TooLong("each of many branches, one in another, doubles what is traced")
     steps = budget.now() - chain.began
     if budget.is_exceeded(steps, chain.path, is_unrolled=chain.is_unrolled):
         spent = budget.spent(steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,8 +41,9 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Meter]:
     budget.forget()
 
 
-def _tracer() -> Any:
-    return SimpleNamespace(output=SimpleNamespace(root_tx=SimpleNamespace(f_code=CODE)))
+def _tracer(*, one_graph: bool = False) -> Any:
+    root = SimpleNamespace(f_code=CODE)
+    return SimpleNamespace(output=SimpleNamespace(root_tx=root), one_graph=one_graph)
 
 
 def _site(name: str) -> LiveSite:
@@ -94,6 +95,40 @@ def test_what_follows_the_first_paths_of_both_arms_counts(meter: _Meter) -> None
             _arm(tx, meter, budget.BRANCHES + 2 * budget.PATHS)
             nesting_limits.require_time(tx)
     assert outer.withdrawn == "search-too-long"
+
+
+def _nested(tx: Any, meter: _Meter, levels: int, arms: Sequence[int]) -> None:
+    """Trace branches, one in another, each in these of its arms; others have one step."""
+    if levels == 0:
+        meter.steps += 100
+        return
+    with nesting_limits.mending(tx, _site(f"tests.level{levels}")):
+        for arm in range(2):
+            with nesting_limits.in_one_more_arm(tx):
+                meter.steps += 1
+                if arm in arms:
+                    _nested(tx, meter, levels - 1, arms)
+
+
+def test_branches_that_double_what_is_traced_are_given_up_early(meter: _Meter) -> None:
+    with pytest.raises(Falsified):
+        _nested(_tracer(), meter, 12, (0, 1))
+    assert meter.steps < budget.BRANCHES // 50
+
+
+def test_the_whole_search_is_made_where_one_graph_was_asked_for(meter: _Meter) -> None:
+    with pytest.raises(Falsified):  # for the number of arms
+        _nested(_tracer(one_graph=True), meter, 12, (0, 1))
+    assert meter.steps > budget.BRANCHES // 5
+
+
+@pytest.mark.parametrize("arms", [(0,), (1,)])
+def test_branches_of_which_one_arm_ends_double_nothing(meter: _Meter, arms: Sequence[int]) -> None:
+    _nested(_tracer(), meter, nesting_limits.LEVELS, arms)
+
+
+def test_few_branches_may_double_what_is_traced(meter: _Meter) -> None:
+    _nested(_tracer(), meter, 7, (0, 1))
 
 
 def test_the_code_of_a_branch_that_is_known_is_no_search(meter: _Meter) -> None:
