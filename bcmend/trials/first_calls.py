@@ -151,10 +151,10 @@ def _observed(subject: TriedCall, *, call: _Call, without: _Without | None) -> _
             failures.append(error)
             raise
 
-    for each in SESSION.sites.values():
+    for each in list(SESSION.sites.values()):
         each.outcome.lowering = ""
     shown = of_one_call(noted, subject.arguments, trains=torch.is_grad_enabled())
-    sites = tuple(key for key, each in SESSION.sites.items() if each.outcome.lowering)
+    sites = tuple(key for key, each in SESSION.sites.copy().items() if each.outcome.lowering)
     return _Made(shown, sites, not failures)
 
 

@@ -107,7 +107,7 @@ def forget_unplanned(of: Container[CodeType] | None = None) -> None:
     All once nothing is patched any more: their code may be of the standard library, and outlive
     what called it.
     """
-    for key, site in list(SESSION.sites.items()):
+    for key, site in SESSION.sites.copy().items():
         if site.plan is None and (of is None or site._code() in of):
             SESSION.sites.pop(key, None)
 
