@@ -188,6 +188,7 @@ def made_of(value: Any, items: Sequence[compat.VariableTracker]) -> compat.Varia
     if type(value) is compat.ListVariable:
         return containers.new_list(items)
     if type(value) in containers.DICTIONARIES:
+        containers.guard_keys(value)
         pairs = dict(zip(value.items, items, strict=True))
         return containers.new_dictionary_like(value, pairs)
     plain = compat.TupleVariable(list(items))

@@ -120,6 +120,7 @@ DIVISION_SLOTS: Final = frozenset([TRUE_DIVISION_SLOT, FLOOR_DIVISION_SLOT, REMA
 BIND_ARGUMENTS: Final = "bind_args"
 CALL_FUNCTION: Final = "call_function"
 CALL_METHOD: Final = "call_method"
+GUARD_KEYS: Final = "install_dict_keys_match_guard"
 
 # Methods of ``BuiltinVariable`` and of its kin for ``getattr`` and ``setattr``.
 

@@ -99,6 +99,24 @@ def dictionaries() -> Function:
     return program
 
 
+def keys_in_another_order() -> list[Arguments]:
+    given = beside(lambda: {"a": 1, "b": 2})
+    return [*given(), *((x, {"b": 2, "a": 1}) for x, _ in given()), *((x, {}) for x, _ in given())]
+
+
+@program(
+    "ConstDictVariable.install_dict_keys_match_guard",
+    inputs=keys_in_another_order,
+)
+def dictionaries_that_are_copied() -> Function:
+    def program(x: Tensor, table: Any) -> Any:
+        if x.sum() > 0:
+            x = x * 2
+        return x + 1, list(table.copy()), sorted(frozenset(table)), not table
+
+    return program
+
+
 @program("MappingProxyVariable._check_mutation_guard", inputs=beside(dict))
 def proxies_of_other_dictionaries() -> Function:
     shown = MappingProxyType({"scale": 2.0})

@@ -11,6 +11,7 @@ one that the call has not changed the proxy shows what it did before.
 from __future__ import annotations
 
 import gc
+import operator
 from collections import OrderedDict
 from collections.abc import Iterator
 from types import MappingProxyType
@@ -50,6 +51,33 @@ def _call_backwards(
 hooks.around(compat.DictViewVariable, methods.CALL_METHOD, iterators.BACKWARDS)(_call_backwards)
 for _kind in (compat.ConstDictVariable, compat.OrderedDictVariable):
     hooks.around(_kind, methods.CALL_METHOD, iterators.BACKWARDS, place=1)(_call_backwards)
+
+
+@hooks.around(
+    compat.ConstDictVariable,
+    methods.GUARD_KEYS,
+    "the order of keys",
+    gate=lambda *_: compat.translator_tls.current_tx,
+)
+def _guard_keys(install: Any, dictionary: Any) -> None:
+    """Require keys in their order: ``{**d}`` and ``d.copy()`` show it, where torch takes any."""
+    install(dictionary)
+    if dictionary.source is not None:
+        compat.translator_tls.current_tx.output.guard_on_key_order.add(dictionary.source)
+
+
+#: What asks a dictionary for its keys, where torch requires none of it.
+_ASKS: Final = (set, frozenset, operator.not_)
+
+
+@hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, _PURPOSE, place=4)
+def _asked(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
+    if called.fn in _ASKS and len(args) == 1:
+        asked: Any = args[0].realize()
+        asked = containers.contents_of(asked) or asked
+        if isinstance(asked, compat.ConstDictVariable):
+            containers.guard_keys(asked)
+    return inner(called, tx, args, kwargs)
 
 
 @hooks.around(

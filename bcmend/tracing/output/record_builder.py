@@ -269,6 +269,7 @@ def _snapshot_container(tx: compat.Tracer, site: LiveSite, value: Any) -> Value 
     if type(value) is compat.OrderedDictVariable and value.python_type() is OrderedDict:
         copied: Value = value.call_method(tx, "copy", [], {})
         contents: Any = containers.contents_of(value)
+        containers.guard_keys(contents)
         for key, item in list(contents.items.items()):
             stored = snapshot(tx, site, item)
             if stored is not item:

@@ -74,6 +74,7 @@ class _Copies:
         return copied
 
     def _of_dictionary(self, value: Any) -> Value:
+        containers.guard_keys(value)
         items = {key: self.of(item) for key, item in value.items.items()}
         if not all(containers.key_model(key).is_python_constant() for key in items):
             raise NotThisWay()
