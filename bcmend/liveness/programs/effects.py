@@ -106,6 +106,7 @@ def keys_in_another_order() -> list[Arguments]:
 
 @program(
     "ConstDictVariable.install_dict_keys_match_guard",
+    "keys that a call depends on",
     inputs=keys_in_another_order,
 )
 def dictionaries_that_are_copied() -> Function:
