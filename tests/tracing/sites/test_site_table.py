@@ -157,3 +157,28 @@ def test_only_calls_are_found_by_their_line() -> None:
     code = CODE.replace(co_name="output", co_qualname="output")
     site_table.site_being_traced(_tracer(9), code, "print", "output")
     assert site_table.met_at({(code.co_filename, 9)}) == []
+
+
+def test_sites_may_go_while_the_table_is_gone_over() -> None:
+    def make(name: str) -> None:
+        """Register a site whose code goes when garbage is collected."""
+
+        def owner() -> None: ...
+
+        owner.__code__ = CODE.replace(co_name=name)
+        owner.itself = owner  # type: ignore[attr-defined]
+        site_table.register(LiveSite(f"tests.{name}", "branch", owner.__code__))
+
+    before = gc.get_threshold()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(500):
+            make(f"gone{number}")
+        gc.set_threshold(gc.get_count()[0] + 50)
+        gc.enable()
+        site_table.forget_unplanned()
+    finally:
+        gc.set_threshold(*before)
+        gc.enable()
+    assert site_table.find("tests.gone0") is None
