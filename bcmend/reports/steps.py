@@ -96,18 +96,20 @@ def _said(first: str) -> Iterator[Callable[[Step], object]]:
 
 
 class _Voice:
-    """A line for each step since ``begin``, on what standard error is when it is made."""
+    """A line for each kind of step since ``begin``, on what standard error is when it is made."""
 
     def __init__(self, first: str) -> None:
         self._text, self._stream, self._speaks = first, sys.stderr, False
+        self._said: set[str] = set()
 
     def begin(self) -> None:
         self._speaks = True
+        self._said.add(self._text)
         print(f"bcmend: {self._text} ...", file=self._stream, flush=True)
 
     def hear(self, told: Step) -> None:
-        is_new, self._text = told.text != self._text, told.text
-        if is_new and self._speaks:
+        self._text = told.text
+        if self._speaks and told.text not in self._said:
             self.begin()
 
 
