@@ -22,9 +22,11 @@ import torch
 _TEXTS: Final = (type(None), bool, int, float, complex, str, bytes, range, slice)
 _OF_TORCH: Final = (torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout)
 _NAMED: Final = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
-#: What torch keeps in every module, but for what the program sees of it.
+#: What torch keeps in every module, but for what the program sees of it, and what Lightning notes
+#: on each that is compiled.
 _BOOKKEEPING: Final = frozenset(
-    {*vars(torch.nn.Module()), "_compiled_call_impl", "_is_torch_compile"} - {"training"}
+    {*vars(torch.nn.Module()), "_compiled_call_impl", "_is_torch_compile", "_compile_kwargs"}
+    - {"training"}
 )
 _KEPT: Final = 1 << 20  # bytes of a tensor that are kept, to say by how much it differs
 #: How what is met again is to what was met first.

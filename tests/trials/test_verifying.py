@@ -350,3 +350,16 @@ def test_json_says_what_the_text_does():
     found = json.loads(verdict.to_json())
     assert found == verdict.to_dict() and found["equal"] is True and found["schema"] == 1
     assert found["sites"][0]["kind"] == "branch"
+
+
+def test_what_a_library_notes_of_a_compilation_is_no_difference(monkeypatch):
+    compile_it = torch.compile
+
+    def noting(model, *given, **options):
+        """Do as Lightning does once it is imported."""
+        compiled = compile_it(model, *given, **options)
+        compiled._compile_kwargs = options
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", noting)
+    assert bcmend.verify(torch.nn.Linear(4, 2), X).equal
