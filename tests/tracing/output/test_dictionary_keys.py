@@ -71,3 +71,20 @@ def _calls() -> list[Any]:
 def test_each_call_shows_what_it_is_given(shown: str) -> None:
     program = _program(shown)
     assert_equivalent(lambda: program, _calls, fullgraph=False, graphs=None, recompiles=None)
+
+
+def _copied(x: Tensor, table: dict[str, int]) -> Any:
+    return x + 1, list({**table})
+
+
+def _negated(x: Tensor, table: dict[str, int]) -> Any:
+    return x + 1, not table
+
+
+@pytest.mark.usefixtures("dynamo_begun_anew")
+def test_keys_of_a_copied_dictionary_are_required_in_any_order() -> None:
+    """So it is in torch alone; in mended code each call has its own."""
+    x, one, other = torch.ones(1), {"p": 1, "q": 2}, {"q": 2, "p": 1}
+    copied, negated = (torch.compile(each, backend="eager") for each in (_copied, _negated))
+    assert copied(x, one)[1] == copied(x, other)[1] == ["p", "q"]
+    assert negated(x, {})[1] is negated(x, one)[1] is True
