@@ -104,7 +104,8 @@ def test_accelerate() -> None:
     _both(train)
 
 
-def test_lightning(tmp_path: Path) -> None:
+def test_lightning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", torch.compile)  # which it replaces once it is imported
     lightning = pytest.importorskip("lightning")
 
     class Module(lightning.LightningModule):  # type: ignore[misc]
