@@ -16,7 +16,13 @@ import torch
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.values import Value, constant, is_unbacked, kind_of_number
+from bcmend.dynamo.values import (
+    Value,
+    constant,
+    is_unbacked,
+    kind_of_number,
+    with_known_number,
+)
 from bcmend.tracing.arithmetic import float_tests
 from bcmend.tracing.sites import capture_mode
 
@@ -72,16 +78,14 @@ def _part_read(read: Callable[[Any], Any], tx: compat.Tracer, owner: Any, defaul
 
 
 _OF_BUILTINS: Final = "`~` and `round` of symbolic numbers"
+#: What the arguments of ``round`` are called.
+_OF_ROUND: Final = ("number", "ndigits")
 
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, _OF_BUILTINS, place=2)
 def _computed(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
-    if called.fn is round and len(args) + len(kwargs) == 2:
-        number, digits = (each.realize() for each in (*args, *kwargs.values()))
-        if isinstance(digits, compat.SymNodeVariable) and capture_mode.may_be_mended(tx):
-            digits = constant(digits.evaluate_expr())  # torch rounds no constant to others
-            args, kwargs = [number, digits], {}
-        _require_same(number, digits)
+    if called.fn is round:
+        args, kwargs = _with_known_digits(tx, args, kwargs)
     if called.fn not in _INVERT or len(args) != 1 or not capture_mode.may_be_mended(tx):
         return inner(called, tx, args, kwargs)
     number = args[0].realize()
@@ -89,6 +93,19 @@ def _computed(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any
         return inner(called, tx, args, kwargs)
     difference = compat.BuiltinVariable(operator.sub)
     return difference.call_function(tx, [constant(-1), number], {})
+
+
+def _with_known_digits(tx: compat.Tracer, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return the arguments of ``round`` with digits that are known: torch has no others."""
+    given = {**dict(zip(_OF_ROUND, args, strict=False)), **kwargs}
+    if given.keys() != {*_OF_ROUND}:
+        return args, kwargs
+    number, digits = (given[name].realize() for name in _OF_ROUND)
+    if capture_mode.may_be_mended(tx):
+        digits = with_known_number(digits)
+        args, kwargs = [number, digits], {}
+    _require_same(number, digits)
+    return args, kwargs
 
 
 def _require_same(number: Value, digits: Value) -> None:

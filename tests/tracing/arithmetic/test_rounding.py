@@ -22,6 +22,11 @@ def _of_what_is_read(x: Tensor, digits: int) -> Any:
     return y + 1 if y.sum() > 0 else y
 
 
+def _by_keywords(x: Tensor, digits: int) -> Any:
+    y = x * round(ndigits=digits, number=2.5678)
+    return y + 1 if y.sum() > 0 else y
+
+
 def _of_itself(x: Tensor, digits: int) -> Any:
     y = x * round(digits * 1.2345, digits)
     return y + round(125, -digits) + round(True, digits) if y.sum() > 0 else y
@@ -41,6 +46,7 @@ def _in_an_arm(x: Tensor, digits: int) -> Any:
 PROGRAMS: list[Callable[..., Any]] = [
     _of_a_constant,
     _of_what_is_read,
+    _by_keywords,
     _of_itself,
     _to_digits_that_are_read,
     _in_an_arm,
