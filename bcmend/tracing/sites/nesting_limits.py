@@ -112,12 +112,16 @@ class _Level:
     """A branch being mended, and what is in it.
 
     Attributes:
+        site: the branch.
+        form: the one in which it is tried.
         began: when it began, in steps.
         arms: how many of its arms were begun.
         inner: how many steps the longest branch right in it took.
         doubled: how many branches, one in another, have each doubled those, from that one inwards.
     """
 
+    site: LiveSite
+    form: int
     began: int
     arms: int = 0
     inner: int = 0
@@ -126,17 +130,16 @@ class _Level:
 
 @dataclass(slots=True)
 class _Chain:
-    """The branches being mended, outermost first, and the form in which each is tried.
+    """The branches being mended, outermost first: ``levels``.
 
     ``arms`` counts the arms that were traced for the first, ``outer_arms`` its own, and
     ``open_arms`` those being traced. ``began``: when the first began, in steps;
     ``is_past_first_path``: an arm was traced to its end since, or a branch has come inside itself,
     as where a loop is unrolled; ``path``: how long that took, through both arms of the first;
-    ``levels``: one for each of the branches; ``is_hopeless``: they will take too long.
+    ``is_hopeless``: they will take too long.
     """
 
-    sites: list[LiveSite] = field(default_factory=list)
-    forms: list[int] = field(default_factory=list)
+    levels: list[_Level] = field(default_factory=list)
     arms: int = 0
     outer_arms: int = 0
     open_arms: int = 0
@@ -144,8 +147,11 @@ class _Chain:
     path_began: int = 0
     is_past_first_path: bool = False
     path: int = 0
-    levels: list[_Level] = field(default_factory=list)
     is_hopeless: bool = False
+
+    @property
+    def sites(self) -> list[LiveSite]:
+        return [each.site for each in self.levels]
 
     @property
     def is_unrolled(self) -> bool:
@@ -164,10 +170,12 @@ class _Chain:
         return frozenset(each for each, times in often.items() if times > 1)
 
     def begin(self) -> None:
-        """Begin with the outermost branch."""
+        """Begin with the outermost branch, or count anew what is in those being mended."""
         self.arms = self.outer_arms = self.path = 0
         self.began = self.path_began = budget.now()
         self.is_past_first_path = self.is_hopeless = False
+        for each in self.levels:
+            each.began, each.inner, each.doubled = self.began, 0, 0
 
     def end_level(self) -> None:
         """End with the innermost branch; foretell how long those around it will take.
@@ -189,7 +197,7 @@ class _Chain:
         self.arms += 1
         if self.levels:
             self.levels[-1].arms += 1
-        if self.open_arms == 0 and len(self.sites) == 1:
+        if self.open_arms == 0 and len(self.levels) == 1:
             self.outer_arms += 1
             if self.outer_arms == _BOTH:
                 self.path_began, self.is_past_first_path = budget.now(), False
@@ -197,7 +205,7 @@ class _Chain:
 
     def note_path(self) -> None:
         """Note how long the first path through branches took, once for each outermost arm."""
-        if self.sites and not self.is_past_first_path:
+        if self.levels and not self.is_past_first_path:
             self.is_past_first_path = True
             self.path += budget.now() - self.path_began
             budget.note_path(self.path)
@@ -251,16 +259,14 @@ def is_last_try(tx: compat.Tracer) -> bool:
 def mending(tx: compat.Tracer, site: LiveSite, form: int = 0) -> Iterator[None]:
     """Mend a form of ``site`` in a block, inside the branches that are being mended."""
     chain = _CHAIN.of(tx.output)
-    if not chain.sites:
+    if not chain.levels:
         chain.begin()
     elif site in chain.sites:
         chain.note_path()
-    chain.sites.append(site)
-    chain.forms.append(form)
-    chain.levels.append(_Level(budget.now()))
+    chain.levels.append(_Level(site, form, budget.now()))
     is_mended = False
     try:
-        if len(chain.sites) > LEVELS:
+        if len(chain.levels) > LEVELS:
             raise TooDeep(f"more than {LEVELS} branches, one in another")
         yield
         is_mended = not site.outcome.refused
@@ -269,10 +275,8 @@ def mending(tx: compat.Tracer, site: LiveSite, form: int = 0) -> Iterator[None]:
         _give_up(tx, site, reason)
         raise
     finally:
-        chain.sites.pop()
-        chain.forms.pop()
         chain.end_level()
-        if not chain.sites:
+        if not chain.levels:
             chain.end(is_mended=is_mended)
 
 
@@ -287,7 +291,7 @@ def _give_up(tx: compat.Tracer, site: LiveSite, reason: TooDeep) -> None:
     Where a loop was unrolled only since it makes few turns, it is not from now on.
     """
     chain, detail = _CHAIN.of(tx.output), reason.detail(_UNROLLED.of(tx.output))
-    is_outermost, is_long = len(chain.sites) == 1, isinstance(reason, TooLong)
+    is_outermost, is_long = len(chain.levels) == 1, isinstance(reason, TooLong)
     few = [] if is_long else [e for e in _FEW_TURNS.of(tx.output) if e.holds(Claim.UNROLLED)]
     if few:
         if is_outermost:
@@ -317,7 +321,7 @@ def _finding(reason: TooDeep, site: LiveSite, detail: str) -> Finding:
 def require_time(tx: compat.Tracer) -> None:
     """Raise ``TooLong`` where branches without a lowering, or the search, take too much time."""
     chain = _CHAIN.of(tx.output)
-    if not (chain.sites and chain.is_past_first_path):
+    if not (chain.levels and chain.is_past_first_path):
         return
     if chain.is_hopeless and not tx.one_graph:  # which is worth the whole search
         raise TooLong("each of many branches, one in another, doubles what is traced")
@@ -349,22 +353,22 @@ def note_few_turns(tx: compat.Tracer, site: LiveSite) -> None:
 
 def to_be_widened(tx: compat.Tracer) -> frozenset[LiveSite]:
     """Return the branches being mended of which wider forms are tried if this one is refused."""
-    chain = _CHAIN.of(tx.output)
-    tried = zip(chain.sites, chain.forms, strict=True)
-    return frozenset(site for site, form in tried if form + 1 < site.number_of_forms)
+    levels = _CHAIN.of(tx.output).levels
+    return frozenset(each.site for each in levels if each.form + 1 < each.site.number_of_forms)
 
 
 def is_returned(tx: compat.Tracer) -> bool:
     """Return whether what the branches being mended leave is what the call returns."""
-    chain, root = _CHAIN.of(tx.output), tx.output.root_tx.f_code
+    levels, root = _CHAIN.of(tx.output).levels, tx.output.root_tx.f_code
     origin = SESSION.patcher.source_of(root)
-    tried = list(zip(chain.sites, chain.forms, strict=True))
     return (
-        bool(tried)
+        bool(levels)
         and frames.ends_at_a_boundary(tx)
         and all(
-            each.origin is origin and each.number_of_forms and each.form(form).returns
-            for each, form in tried
+            each.site.origin is origin
+            and each.site.number_of_forms
+            and each.site.form(each.form).returns
+            for each in levels
         )
     )
 
@@ -372,7 +376,7 @@ def is_returned(tx: compat.Tracer) -> bool:
 def is_in_half(tx: compat.Tracer) -> bool:
     """Return whether a half of a split is being traced; it is not while the split is lowered."""
     chain = _CHAIN.of(tx.output)
-    return any(site.kind == SPLIT for site in chain.sites[: chain.open_arms])
+    return any(each.site.kind == SPLIT for each in chain.levels[: chain.open_arms])
 
 
 def is_in_an_arm(tx: compat.Tracer) -> bool:
@@ -389,7 +393,7 @@ def in_one_more_arm(tx: compat.Tracer) -> Iterator[None]:
     """Trace an arm in a block. Raises ``TooDeep`` past the bound."""
     require_time(tx)
     chain = _CHAIN.of(tx.output)
-    if chain.sites and chain.arms >= ARMS:
+    if chain.levels and chain.arms >= ARMS:
         raise TooDeep(f"more than {ARMS} arms to trace")
     chain.enter_arm()
     try:

@@ -127,6 +127,18 @@ def test_branches_of_which_one_arm_ends_double_nothing(meter: _Meter, arms: Sequ
     _nested(_tracer(), meter, nesting_limits.LEVELS, arms)
 
 
+def test_what_is_counted_anew_doubles_nothing(meter: _Meter) -> None:
+    tx = _tracer()
+    with nesting_limits.mending(tx, _site("tests.outer")), nesting_limits.in_one_more_arm(tx):
+        with nesting_limits.mending(tx, _site("tests.known")):
+            _nested(tx, meter, 4, (0, 1))
+            meter.steps += 4 * budget.BRANCHES
+            nesting_limits.count_anew(tx)
+        with nesting_limits.mending(tx, _site("tests.inner")):
+            _arm(tx, meter, 1)
+        nesting_limits.require_time(tx)
+
+
 def test_few_branches_may_double_what_is_traced(meter: _Meter) -> None:
     _nested(_tracer(), meter, 7, (0, 1))
 
@@ -277,9 +289,10 @@ def test_branches_with_a_lowering_do_not_make_a_search_endless(meter: _Meter) ->
 
 @pytest.mark.parametrize(("kind", "times"), [("branch", 1), ("split", nesting_limits.FORMS)])
 def test_a_loop_is_unrolled_where_a_branch_is_inside_itself(kind: str, times: int) -> None:
-    chain = nesting_limits._Chain([LiveSite("tests.form", kind, CODE)] * times)
+    level = nesting_limits._Level(LiveSite("tests.form", kind, CODE), form=0, began=0)
+    chain = nesting_limits._Chain([level] * times)
     assert not chain.is_unrolled
-    chain.sites.append(chain.sites[0])
+    chain.levels.append(chain.levels[0])
     assert chain.is_unrolled
 
 
