@@ -141,13 +141,13 @@ class Policy:
 
         A module counts if it is imported by now.
         """
-        names = {"off": site_names, "include": list(sys.modules), "exclude": list(sys.modules)}
-        tests = {"off": _matches, "include": _is_in, "exclude": _is_in}
+        of_modules = _is_in, list(sys.modules)
+        known = {"off": (_matches, site_names), "include": of_modules, "exclude": of_modules}
         return [
             f"{field}={entry!r}"
-            for field, names_it in tests.items()
+            for field, (names_it, names) in known.items()
             for entry in sorted(getattr(self, field))
-            if not any(names_it(entry, name) for name in names[field])
+            if not any(names_it(entry, name) for name in names)
         ]
 
 

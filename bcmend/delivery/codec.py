@@ -42,9 +42,6 @@ def kind_of(value: object) -> str:
     return value[1] if value[0] == MARK else ""
 
 
-#: What the class of a dataclass has.
-_FIELDS: Final = "__dataclass_fields__"
-
 #: Types of objects whose items are looked into.
 _CONTAINERS: Final = (dict, list, deque)
 
@@ -54,7 +51,7 @@ _LEAVES: Final = frozenset((NoneType, bool, int, float, complex, str, bytes, tor
 
 def is_searched(kind: type) -> bool:
     """Return whether encoded values are looked for in the attributes of objects of a class."""
-    return hasattr(kind, _FIELDS)
+    return dataclasses.is_dataclass(kind)
 
 
 def decode(value: Any) -> Any:

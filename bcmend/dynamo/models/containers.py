@@ -171,7 +171,7 @@ def write_all_back_if_keys_moved(container: Any) -> None:
 
 def guard_keys(dictionary: Any) -> None:
     """Have the compiled code require that a dictionary has the keys it has now, in this order."""
-    getattr(dictionary, methods.GUARD_KEYS)()
+    getattr(contents_of(dictionary) or dictionary, methods.GUARD_KEYS)()
 
 
 def is_plain_dictionary(value: Any) -> bool:

@@ -117,11 +117,11 @@ class _Attempt(NamedTuple):
 
 @dataclass(slots=True)
 class _Tried:
-    """A first attempt that was made, without clearing up anything in front of it.
+    """An attempt that was made, without clearing up anything in front of it.
 
     Attributes:
         clean: why that was right.
-        generation: as of an attempt; ``numbers`` likewise.
+        generation: as of any attempt; ``numbers`` likewise.
         depth: of transforms in force before it.
         buffer: its records.
         result: what the body has returned, unless it has failed.
@@ -135,9 +135,6 @@ class _Tried:
     buffer: Buffer
     result: Any
     failure: BaseException | None
-
-    def attempt(self) -> _Attempt:
-        return _Attempt(self.generation, self.numbers, self.outcome)
 
     def outcome(self) -> Any:
         """Return what the body has returned, or raise what it has failed with; once."""
@@ -171,9 +168,10 @@ def _repeated(
     try:
         if state.slices:
             numbers = ahead.given(state, body, arguments)
-        CURRENT.variables = given = body, (*arguments, buffer, numbers)
+        given = (*arguments, buffer, numbers)
+        CURRENT.variables = body, given
         compat.set_eval_frame(compiler)
-        result = body(*given[1])
+        result = body(*given)
         compat.set_eval_frame(None)  # which would look at each frame behind the body
         if state.has_choices:
             result = codec.decode(result)
@@ -241,8 +239,7 @@ def _made(
     CURRENT.buffer = buffer
     failure = result = None
     try:
-        first = None if tried is None else tried.attempt()
-        result = _compiled(body, arguments, buffer, callback, clean, first)
+        result = _compiled(body, arguments, buffer, callback, tried)
         if not _is_still(clean):
             suspects.convict()
             _leave_clean(body, callback, epoch, outer)
@@ -405,15 +402,15 @@ def _compiled(
     arguments: tuple[Any, ...],
     buffer: Buffer,
     callback: Any,
-    clean: Clean | None,
-    first: _Attempt | None,
+    tried: _Tried | None,
 ) -> Any:
     """Make an attempt after the other; where the body does not compile, mend more, or less."""
     state = body_states.state_of(body.__code__, is_body=True)
+    clean = None if tried is None else tried.clean
     while True:
         whole = _cleared(state) if clean is None else clean.is_whole
-        attempt = first or _attempt(body, state, arguments, buffer, callback)
-        first = None
+        attempt = tried or _attempt(body, state, arguments, buffer, callback)
+        tried = None
         try:
             result = attempt.outcome()
             _note_captured(state, clean)

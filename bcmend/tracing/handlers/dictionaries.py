@@ -27,7 +27,7 @@ _PURPOSE: Final = "keys that a call depends on"
 
 def _call_of_dictionary(call: Call) -> Answer:
     if call.args[:1] == ("popitem",):
-        containers.guard_keys(containers.contents_of(call.owner) or call.owner)
+        containers.guard_keys(call.owner)
     if call.args[:1] in (("popitem",), ("move_to_end",)):
         last = call.args[2].get("last")
         if last is not None and not last.is_python_constant():  # which Dynamo takes for True
@@ -74,8 +74,7 @@ _ASKS: Final = (set, frozenset, operator.not_)
 def _asked(inner: Any, called: Any, tx: compat.Tracer, args: Any, kwargs: Any) -> Any:
     if called.fn in _ASKS and len(args) == 1:
         asked: Any = args[0].realize()
-        asked = containers.contents_of(asked) or asked
-        if isinstance(asked, compat.ConstDictVariable):
+        if isinstance(containers.contents_of(asked) or asked, compat.ConstDictVariable):
             containers.guard_keys(asked)
     return inner(called, tx, args, kwargs)
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class _Epochs:
+    """``number``: that of the present one."""
+
     number: int = 0
 
 
@@ -20,8 +22,3 @@ EPOCHS = _Epochs()
 def end() -> None:
     """End the present epoch."""
     EPOCHS.number += 1  # two threads that do so at once end the same one
-
-
-def present() -> int:
-    """Return the number of the present epoch."""
-    return EPOCHS.number
