@@ -63,7 +63,7 @@ def attributes(value: object) -> Iterator[tuple[str, object]]:
     """Yield the name and the value of each attribute in the dictionary and the slots of `value`."""
     yield from entries(dictionary(value))
     for base in ancestors(type(value)):
-        for name, descriptor in list(namespace(base).items()):
+        for name, descriptor in namespace(base).items():
             if type(descriptor) is MemberDescriptorType:
                 try:
                     yield name, descriptor.__get__(value)

@@ -114,7 +114,7 @@ def _changes_lists(target: Any) -> bool:
 #: The functions of ``torch`` that change lists of tensors.
 CHANGING_LISTS: Final = tuple(
     each
-    for each in list(vars(torch).values())
+    for each in vars(torch).values()
     if isinstance(each, BuiltinFunctionType) and _changes_lists(each)
 )
 

@@ -285,7 +285,7 @@ class _Walk:
         self._register(type(cls), path)
         for base in ancestors(cls):
             if self._touches_class(base):
-                for name, value in dict(namespace(base)).items():
+                for name, value in namespace(base).items():
                     if name in _CONSTRUCTORS:
                         self._add(value, f"{qualified_name(base)}.{name} ({path})")
 
@@ -367,7 +367,7 @@ class _Walk:
                 continue
             self._registered[id(base)] = base
             touched = self._touches_class(base)
-            for name, value in dict(namespace(base)).items():
+            for name, value in namespace(base).items():
                 if is_module and name in _MODULE_UPKEEP:
                     continue
                 if name in _IMPLICIT_METHODS and touched:

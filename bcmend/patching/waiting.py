@@ -150,7 +150,7 @@ def is_reached(code: CodeType) -> bool:
     """
     if code not in _OWNERS and _WAITING and frames.is_of_the_program(code):
         with compat.compile_lock:
-            for owner, waiting in _WAITING.copy().items():
+            for owner, waiting in list(_WAITING.items()):
                 for each in waiting.read():
                     _OWNERS.setdefault(each, set).add(owner)
     return code in _OWNERS
