@@ -61,13 +61,18 @@ class Sample:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare ``--sample N``, ``--every-way`` and ``--salt TEXT``."""
+    """Declare ``--sample N``, ``--rest``, ``--every-way`` and ``--salt TEXT``."""
     group = parser.getgroup("bcmend")
     group.addoption(
         "--sample",
         type=int,
         metavar="N",
         help=f"run one in N of the cases that compile a program; {USUAL} where nothing is chosen",
+    )
+    group.addoption(
+        "--rest",
+        action="store_true",
+        help="run what a plain run with this salt leaves out, and nothing else",
     )
     group.addoption(
         "--every-way",
@@ -79,8 +84,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the part, in the process that hands its options to all others."""
+    """Choose the part; each process of a run reads the same options, and chooses the same."""
     option, is_chosen = config.option, _is_chosen(config)
+    if option.rest:
+        if is_chosen or option.sample is not None or option.every_way:
+            raise pytest.UsageError("--rest: it is what a plain run leaves out; give it alone")
+        option.sample = 1
     if option.sample is None:
         option.sample = 1 if is_chosen or option.every_way else USUAL
     if option.every_way is None:
@@ -234,8 +243,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     waiting = set() if option.every_way else _without_a_turn(drawn, option.salt)
     there = [each for each in drawn if each.nodeid not in waiting]
     taken = [each for each in there if is_taken(each.nodeid, of=option.sample, salt=option.salt)]
-    config.stash[_KEY] = Sample(len(taken), len(there), len(waiting))
     left = {each.nodeid for each in drawn} - {each.nodeid for each in taken}
+    if option.rest:
+        names = {each.nodeid for each in taken}
+        run = {each for each in names if is_taken(each, of=USUAL, salt=option.salt)}
+        left = {each.nodeid for each in items} - (names - run)
+        taken = [each for each in taken if each.nodeid not in run]
+    config.stash[_KEY] = Sample(len(taken), len(there), len(waiting))
     if left:
         config.hook.pytest_deselected(items=[each for each in items if each.nodeid in left])
         items[:] = [each for each in items if each.nodeid not in left]

@@ -200,5 +200,29 @@ def test_what_is_named_is_run_whole_and_a_failure_says_how_to_repeat_it(
     assert "repeat: python -m pytest 'test_made.py::test_compiled[3]'" in said
 
 
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["in one process", "in several"])
+def test_the_rest_is_what_a_plain_run_leaves_out(tmp_path: Path, workers: list[str]) -> None:
+    def passed(*options: str) -> list[str]:
+        lines = _run(
+            tmp_path,
+            "--salt",
+            "abc:1",
+            "-rA",
+            *options,
+            tests=TESTS + WAYS.replace("import pytest, torch", ""),
+        )
+        names = [each for each in lines.splitlines() if each.startswith(("PASSED", "FAILED"))]
+        return [each.split()[1] for each in names]
+
+    plain, rest = passed(*workers), passed("--rest", *workers)
+    assert len(plain) > 1 and len(rest) > 1
+    assert sorted(plain + rest) == sorted(passed("--sample", "1", *workers))
+
+
+@pytest.mark.parametrize("options", [["--sample", "1"], ["-k", "test_"], ["--every-way"]])
+def test_the_rest_is_asked_for_alone(tmp_path: Path, options: list[str]) -> None:
+    assert "give it alone" in _run(tmp_path, "--rest", *options)
+
+
 def test_a_part_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "--sample 0: it is one in N; give 1 or more" in _run(tmp_path, "--sample", "0")
