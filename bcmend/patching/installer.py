@@ -81,6 +81,7 @@ def forget_unreached(functions: Iterable[FunctionType]) -> None:
         if not TABLE.functions:
             site_table.forget_unplanned()
         body_states.assume_anew(each.body for each in TABLE.analyses_of(fresh) if each.is_written)
+        TABLE.forget_places(fresh)
 
 
 def watch(owner: int, target: object) -> None:

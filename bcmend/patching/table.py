@@ -143,6 +143,16 @@ class Table:
     def forget_analysis(self, code: CodeType, policy: Policy) -> None:
         self._by_code.pop((id(code), policy), None)
 
+    def forget_places(self, codes: Iterable[CodeType]) -> None:
+        """Assume all of the places in code anew, and forget what it has become without that."""
+        for code in codes:
+            of_places = [each for each in code_objects(code) if each in self.places]
+            for each in of_places:
+                self.places.pop(each)
+            if of_places:
+                for key in [known for known in list(self._by_code) if known[0] == id(code)]:
+                    self._by_code.pop(key, None)
+
     def forget_analyses(self) -> None:
         with self.lock:
             self._by_code.clear()

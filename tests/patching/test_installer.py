@@ -312,6 +312,19 @@ def test_what_is_patched_again_begins_anew() -> None:
     assert state.holds(Claim.WHOLE) and state.holds(Claim.NUMBERS)
 
 
+def test_places_of_what_is_patched_again_are_assumed_anew() -> None:
+    branch = _function()
+    original = branch.__code__
+    _install(branch)
+    (before,) = TABLE.analyses_of([original])
+    remove()
+    assert TABLE.note(Claim.WHOLE_CODE, original, {0})
+    forget_unreached([branch])
+    assert (id(original), 0) not in TABLE.seen(Claim.WHOLE_CODE)
+    _install(branch)
+    assert all(each is not before for each in TABLE.analyses_of([original]))
+
+
 def test_what_another_object_reaches_does_not_begin_anew() -> None:
     branch = _function()
     _install(branch, owner=1)

@@ -133,7 +133,8 @@ def a_queue_that_changes_before() -> Function:
         queue.append(2)
         if x.sum() > 0:
             queue.append(3)
-        return x + 1, queue
+        made = Holder()
+        return x + 1, queue, made
 
     return program
 

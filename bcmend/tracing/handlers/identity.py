@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 
 from bcmend.bytecode.decode import operation
-from bcmend.bytecode.opcodes import TRUTH_JUMPS
+from bcmend.bytecode.opcodes import TRUTH_JUMPS, TRUTHS
 from bcmend.dynamo import compat, fx_graph, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import methods
@@ -88,7 +88,7 @@ def _told(
         return None if truth is None else constant(truth is not is_negated)
     position = tx.instruction_pointer
     assert position is not None  # it is traced
-    following = tx.instructions[position]
+    following = next(each for each in tx.instructions[position:] if operation(each) not in TRUTHS)
     if operation(following) in TRUTH_JUMPS:
         body_states.mend_jump(tx)
     if following.argval != CONDITION:
