@@ -19,6 +19,8 @@ GENERATORS_ARE_CLOSED: Final = _RELEASE != "2.13"
 #: An error of an operator on constants ends in ``InternalTorchDynamoError`` where its arguments are
 #: numbers, as those of an overflow are.
 ERRORS_WITH_NUMBERS_FAIL: Final = _RELEASE == "2.14"
+#: The name of a function is that of its code, whatever name it was given.
+FUNCTIONS_ARE_NAMED_AFTER_CODE: Final = _RELEASE == "2.15"
 #: A queue that was changed and is put elsewhere is there as a copy.
 QUEUES_ARE_COPIED: Final = _RELEASE != "2.15"
 #: Members that ``-=`` takes from a set stay in it.

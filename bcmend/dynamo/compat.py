@@ -152,6 +152,7 @@ from torch._dynamo.variables.functions import (
     NestedUserFunctionVariable,
     PolyfilledFunctionVariable,
     UserFunctionVariable,
+    UserMethodVariable,
 )
 from torch._dynamo.variables.hashable import HashableTracker, is_hashable
 from torch._dynamo.variables.higher_order_ops import (
@@ -355,7 +356,7 @@ models of values in a trace: AutogradFunctionApplyVariable BaseListVariable Buil
     TensorVariable TorchHigherOrderOperatorVariable TorchInGraphFunctionVariable TupleVariable
     UserDefinedClassVariable UserDefinedDictVariable UserDefinedExceptionClassVariable
     UserDefinedExceptionObjectVariable UserDefinedObjectVariable UserFunctionVariable
-    VariableTracker WeakRefVariable
+    UserMethodVariable VariableTracker WeakRefVariable
 how a model is changed in a trace: AttrMutationKind AttributeMutationNew SideEffects
     ValueMutationExisting ValueMutationNew current_scope_id enter_new_scope is_side_effect_safe
 make and read a model: AsPythonConstantNotImplementedError GraphArg VariableBuilder builder

@@ -37,6 +37,15 @@ def texts_of_numbers() -> Function:
     return program
 
 
+@program("names of functions")
+def names_of_functions() -> Function:
+    def program(x: Tensor) -> Any:
+        print(with_numbers.__name__, with_numbers.__doc__)
+        return x + 1 if x.sum() > 0 else x - 1
+
+    return program
+
+
 @program("ConstantVariable.mp_subscript_impl")
 def characters_at_places() -> Function:
     def program(x: Tensor) -> Any:

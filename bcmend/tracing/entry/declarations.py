@@ -37,6 +37,7 @@ from bcmend.tracing.handlers import (
     enum_members,
     exception_classes,
     frame_variables,
+    function_names,
     identity,
     lists_in_tuples,
     loggers,

@@ -43,6 +43,7 @@ from tests.differences_of_torch import (
     COPIES_HAVE_NO_LIMIT,
     COPIES_OF_CHANGED_ARE_REMOVED,
     FACTORS_OF_PRODUCTS_ARE_LOST,
+    FUNCTIONS_ARE_NAMED_AFTER_CODE,
     JOINED_ROWS_ARE_WRONG,
     KEYS_STAY,
     LOOPS_WRITE_OVER_RESULTS,
@@ -786,6 +787,19 @@ def test_a_weak_reference_is_put_elsewhere_as_what_it_refers_to() -> None:
     state.reference = weakref.ref(held)
     torch.compile(program, backend="eager", fullgraph=True)(torch.ones(2), state)
     assert state.copy is held
+
+
+def test_a_function_has_the_name_of_its_code() -> None:
+    """``bcmend/tracing/handlers/function_names.py``"""
+
+    def named(x: Tensor) -> Tensor:
+        return x
+
+    named.__name__ = "longer name"
+    compiled = torch.compile(
+        lambda x, function: x * len(function.__name__), backend="eager", fullgraph=True
+    )
+    assert compiled(torch.ones(1), named).item() == (5 if FUNCTIONS_ARE_NAMED_AFTER_CODE else 11)
 
 
 def test_a_queue_that_was_changed_is_put_elsewhere_as_a_copy() -> None:
