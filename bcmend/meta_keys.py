@@ -16,6 +16,8 @@ HAZARDS: Final = "bcmend_hazards"
 SELECTS: Final = "bcmend_selects"
 #: That it does, and the side not taken is to get no gradients.
 TAKES_A_SIDE: Final = "bcmend_takes_a_side"
+#: That the node selects by a mask that selects all where its arm is not taken.
+SELECTS_ALL: Final = "bcmend_selects_all"
 #: How deep, and how large, the ``torch.cond`` is.
 CONDS: Final = "bcmend_conds"
 #: That the node gives what nobody reads, since its side has nothing there.

@@ -278,3 +278,21 @@ def a_dictionary_gone_over_backwards() -> Function:
         return x + 1, held, [*reversed(held.items())]
 
     return program
+
+
+@program(
+    *("what masks select in an arm", "Tensor.nonzero", "Tensor.argwhere", "Tensor.masked_select"),
+)
+def what_masks_select_in_an_arm() -> Function:
+    def program(x: Tensor) -> Any:
+        keep = x > 0.6
+        if x.sum() > 0:
+            places = torch.where(keep)[0], torch.nonzero(keep), torch.argwhere(keep)
+            others = keep.nonzero(), keep.argwhere()
+            x = x.masked_select(keep) + torch.masked_select(x, keep)
+            x = x * sum(each.sum() for each in (*places, *others))
+        else:
+            x = x + 1
+        return x
+
+    return program

@@ -108,7 +108,10 @@ def _hazards_of_all(
         if meta_keys.HAZARDS not in node.meta or is_in_place(
             node
         ):  # what it writes to depends on the trace
-            node.meta[meta_keys.HAZARDS] = _hazards_of_node(node, fake_mode, modules, granted)
+            found_of_node = _hazards_of_node(node, fake_mode, modules, granted)
+            if meta_keys.SELECTS_ALL in node.meta and only_selects(node, fake_mode):
+                found_of_node = replace(found_of_node, partial="")
+            node.meta[meta_keys.HAZARDS] = found_of_node
         found = found.and_then(node.meta[meta_keys.HAZARDS])
     if found.operators > MANY_OPERATORS:
         expensive = found.expensive or f"{found.operators} operators"
@@ -265,15 +268,15 @@ def _selects(call: OperatorCall) -> bool:
     if packet not in (torch.ops.aten.index, torch.ops.aten.masked_select):
         return False
     tensor, given = call.arguments
-    masks = [given] if isinstance(given, torch.Tensor) else given
-    if len(masks) != 1 or masks[0] is None or masks[0].dtype is not torch.bool:
+    *whole, mask = [given] if isinstance(given, torch.Tensor) else given
+    if any(each is not None for each in whole) or mask is None or mask.dtype is not torch.bool:
         return False
-    return masks[0].dim() <= tensor.dim() and _fits(tensor, masks[0])
+    return len(whole) + mask.dim() <= tensor.dim() and _fits(tensor, mask, len(whole))
 
 
-def _fits(tensor: torch.Tensor, mask: torch.Tensor) -> bool:
-    """Return whether a mask is known to have the first sizes of a tensor."""
-    sizes = zip(tensor.shape, mask.shape, strict=False)
+def _fits(tensor: torch.Tensor, mask: torch.Tensor, at: int = 0) -> bool:
+    """Return whether a mask is known to have the sizes of a tensor from a dimension on."""
+    sizes = zip(tensor.shape[at:], mask.shape, strict=False)
     return all(compat.statically_known_true(size == of_mask) for size, of_mask in sizes)
 
 

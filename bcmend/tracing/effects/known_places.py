@@ -144,6 +144,7 @@ _aten: Final = torch.ops.aten
 _WITH_PLACES: Final = (_aten.topk, _aten.sort, _aten.max, _aten.min)
 _ENDS: Final[dict[Any, Callable[[OperatorCall], Any]]] = {
     **dict.fromkeys((_aten.argmax, _aten.argmin), _of_dimension),
+    _aten.nonzero: lambda call: call.arguments[0].size(0) if call.arguments[0].dim() == 1 else None,
     **dict.fromkeys((_aten.randint, _aten.randperm, _aten.arange), _of_numbers),
 }
 #: What a run of an operation asks besides.

@@ -35,6 +35,7 @@ from bcmend.tracing.lowering.branch_lowering import TracedBranch, attempt_to_low
 from bcmend.tracing.merging import lazy_phi
 from bcmend.tracing.numbers import (
     ahead,
+    arm_selections,
     constant_buffers,
     constant_tensors,
     filled_masks,
@@ -44,8 +45,10 @@ from bcmend.tracing.numbers import (
 from bcmend.tracing.output import deferred_exceptions, record_builder
 from bcmend.tracing.output.record_builder import Kind
 from bcmend.tracing.programs import arm_conditions
+from bcmend.tracing.programs.arm_conditions import ArmCondition
 from bcmend.tracing.search import budget, refused_forms, sides
 from bcmend.tracing.search.assumptions import Claim, Finding
+from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites import body_states, nesting_limits, site_table
 from bcmend.tracing.sites.lifted_inputs import SetAside
 from bcmend.tracing.sites.refusal import HalfWritten, Refusal
@@ -98,6 +101,7 @@ def mend_branch(
         for slug, detail in site.outcome.refused.items() if outcome is None else ():
             attempt.refuse(slug, detail)
     if outcome is None:
+        _require_selections(tx, site)
         if empty is not None and site.place is None:
             body_states.state_of(tx.output.root_tx.f_code).noted_empty.append(site)
         note_refused(tx, site)
@@ -113,6 +117,12 @@ def mend_branch(
         rerun_policy.note(tx)  # what fails inside a graph that stock has not made
         watched_sides.add(tx, site, sides)
     return outcome
+
+
+def _require_selections(tx: compat.Tracer, site: LiveSite) -> None:
+    """Have what a refused arm has selected get the size of the other side, if that was not so."""
+    if site.holds(Claim.SELECTED_ALIKE) and arm_selections.are_made_in(tx, site):
+        falsify(Finding(Claim.SELECTED_ALIKE, site))
 
 
 def is_left_by_exit(tx: compat.Tracer, site: LiveSite) -> bool:
@@ -291,12 +301,14 @@ def _branch(
     site_table.forget_refusal()
     traces: list[ArmTrace | ArmFailure] = []
     put_slots_back = slots.remember(tx.output)
+    are_alike = site.holds(Claim.SELECTED_ALIKE)
+    taken = None if are_alike else deferred_exceptions.predicate_of(tx, site, condition)
     with iterators.ending(tx, returns=site.form(form).returns):
         for arm, truth in zip(arms, (True, False), strict=True):
             with (
                 size_questions.holding(tx, condition, truth),
                 refused_forms.on_side(tx.output, truth),
-                arm_conditions.on_side(tx, condition, truth, site),
+                arm_conditions.on_side(tx, ArmCondition(condition, truth, site, taken)),
             ):
                 traces.append(trace_arm(tx, target, arm, lambda: record_builder.open_arm(tx)))
             if truth and isinstance(traces[0], ArmTrace):

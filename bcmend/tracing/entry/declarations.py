@@ -52,6 +52,7 @@ from bcmend.tracing.indexing import (
     joined_items,
     masked_stores,
     open_places,
+    selected_places,
     unread_items,
 )
 from bcmend.tracing.loops import loop_breaks, mask_loops, open_ranges

@@ -45,7 +45,7 @@ from bcmend.tracing.indexing.index_parts import (
     names_place,
     part_of,
 )
-from bcmend.tracing.numbers import ahead, scalars, size_questions
+from bcmend.tracing.numbers import ahead, arm_selections, scalars, size_questions
 from bcmend.tracing.sites import capture_mode
 from bcmend.tracing.sites.refusal import attempt
 
@@ -276,6 +276,7 @@ _PURPOSE: Final = "items at data-dependent places"
 def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywords: Any) -> Any:
     """Insert an operator into the graph, such as ``x[row]``; ``x[mask]`` has a new size."""
     reads = variable.fn is operator.getitem and len(arguments) == 2
+    selection = None
     if reads and capture_mode.in_mended_code(tx):
         tensor, key = (each.realize() for each in arguments)
         key = _without_arrays(tx, key) if _is_tensor(tensor) else key
@@ -289,11 +290,16 @@ def _insert(inner: Any, variable: Any, tx: compat.Tracer, arguments: Any, keywor
         if found is not None:
             return found
         arguments = as_one_item(tx, tensor, key) or arguments
+        if _is_tensor(tensor) and arguments[1] is key:
+            key, selection = arm_selections.read(tx, key)
+            arguments = [tensor, key]
     is_changed = variable.fn in _IN_PLACE
     with _view_regenerated(tx, arguments[0].realize()) if is_changed else nullcontext():
         result = inner(variable, tx, arguments, keywords)
     if reads and type(result) is compat.TensorVariable and capture_mode.in_mended_code(tx):
         ahead.know_sizes(tx, result)
+        if selection is not None:
+            arm_selections.note(tx, tensor, selection, result)
     return result
 
 

@@ -30,7 +30,7 @@ from bcmend.tracing.heap import roots
 from bcmend.tracing.indexing import item_reads, stacked_items
 from bcmend.tracing.indexing.index_parts import Item, Part, part_of
 from bcmend.tracing.indexing.masked_writes import Store, is_one, numbers_of_range
-from bcmend.tracing.numbers import predicates
+from bcmend.tracing.numbers import arm_selections, predicates
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.sites import capture_mode, site_table
 from bcmend.tracing.sites.refusal import NotThisWay, Refusal, attempt
@@ -224,6 +224,10 @@ def _set_item(call: Call) -> Answer:
     if not is_plain or not capture_mode.in_mended_code(tx):
         return PASS
     key, value = (each.realize() for each in call.args)
+    complete = arm_selections.key_for(tx, key, value)
+    if complete is not key:
+        kept: Value = tensor.call_method(tx, "__setitem__", [complete, value], {})
+        return kept
     if (stacked := stacked_items.with_stacked(tx, key)) is not None:
         done: Value = tensor.call_method(tx, "__setitem__", [stacked, value], {})
         return done

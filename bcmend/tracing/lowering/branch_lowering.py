@@ -36,7 +36,7 @@ from bcmend.tracing.merging.live_outs import has_choice, merge_live_outs
 from bcmend.tracing.merging.location_phi import LocationPhi, OneSide
 from bcmend.tracing.merging.merge import Join, Merger, Pair
 from bcmend.tracing.merging.one_memory import View
-from bcmend.tracing.numbers import scalars, size_questions
+from bcmend.tracing.numbers import arm_selections, scalars, size_questions
 from bcmend.tracing.output import object_snapshot
 from bcmend.tracing.output.record_builder import Draft
 from bcmend.tracing.programs import deciding_draws
@@ -172,6 +172,7 @@ def _merger(tx: compat.Tracer, branch: TracedBranch, apart: frozenset[int]) -> M
         made={**then_arm.effects.made, **else_arm.effects.made},
         apart=apart,
         fixed=lambda: size_questions.fixed_by(tx, branch.condition),
+        selected=partial(arm_selections.between, tx, branch.site),
         note_tuple=partial(sharing.add_tuple, tx, Finding(Claim.NEW, branch.site, branch.form)),
     )
 

@@ -292,7 +292,7 @@ def entered(
             arm = replace(arm, lifted={**arm.lifted, before.as_proxy(): Proxy(states.first)})
         given.append(arm)
         after.append(last)
-    return (given[0], given[1]), [Pair(*after)]
+    return (given[0], given[1]), [Pair(after[0], after[1])]
 
 
 def set_last_state(tx: compat.Tracer, state: Any) -> None:

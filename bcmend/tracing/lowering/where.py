@@ -17,6 +17,8 @@ from bcmend.tracing.effects import memory_form
 from bcmend.tracing.lowering.arm_graphs import requires_grad
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.shared_memory import is_among
+from bcmend.tracing.numbers import arm_selections
+from bcmend.tracing.numbers.arm_selections import Selected
 from bcmend.tracing.numbers.predicates import chosen
 from bcmend.tracing.speculation.arms import ArmTrace
 
@@ -39,6 +41,7 @@ def by_where(
     """
     then_values = _splice(tx, then_arm, _Gate(tx, predicate, taken=True), changed)
     else_values = _splice(tx, else_arm, _Gate(tx, predicate, taken=False), changed)
+    arm_selections.move(tx, {**then_values, **else_values})
     merged: list[Value] = []
     for pair in pairs:
         one = _mapped(pair.then_value, then_values)
@@ -46,6 +49,8 @@ def by_where(
         if one is None or other is None or pair.is_number:
             merged.append(_rewrap(tx, pair, one if one is not None else other))
         else:
+            if pair.selected is not None:
+                one, other = _of_one_size(tx, pair.selected, one, other, then_values, else_values)
             result = chosen(tx, predicate, one, other)
             merged.append(memory_form.as_in(tx, result, example_of(pair.present)))
     return merged
@@ -129,6 +134,21 @@ def _mapped(value: Any, values: dict[Node, Proxy]) -> Any:
         return None
     proxy = value.as_proxy()
     return values.get(proxy.node, proxy)
+
+
+def _of_one_size(
+    tx: compat.Tracer,
+    selected: Selected,
+    one: Proxy,
+    other: Proxy,
+    then_values: dict[Node, Proxy],
+    else_values: dict[Node, Proxy],
+) -> tuple[Proxy, Proxy]:
+    """Return both sides in the size of the one that a mask has selected in its arm."""
+    mask = _mapped(selected.mask, then_values if selected.then_side else else_values)
+    if selected.then_side:
+        return one, selected.of(tx, mask, other).as_proxy()
+    return selected.of(tx, mask, one).as_proxy(), other
 
 
 def _rewrap(tx: compat.Tracer, pair: Pair, proxy: Proxy) -> Value:

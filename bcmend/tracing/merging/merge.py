@@ -26,6 +26,7 @@ from bcmend.dynamo.values import (
 )
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.heap.same import is_same
+from bcmend.tracing.numbers.arm_selections import Selected
 from bcmend.tracing.search import strict
 from bcmend.tracing.sites.locations import Location
 from bcmend.tracing.sites.phi import Build, Merged, Phi
@@ -40,10 +41,14 @@ _JOINED: Final = (compat.TupleVariable, compat.ListVariable, compat.ConstDictVar
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two tensors (or equal symbolic numbers) to become one; ``None`` where a side has no value."""
+    """Two tensors (or equal symbolic numbers) to become one; ``None`` where a side has no value.
+
+    ``selected`` gives one of them the size of the other, which a mask has selected in its arm.
+    """
 
     then_value: Any
     else_value: Any
+    selected: Selected | None = None
 
     @property
     def sides(self) -> tuple[Any, Any]:
@@ -56,8 +61,9 @@ class Pair:
 
     @property
     def present(self) -> Any:
-        """Return a side that has a value."""
-        return self.else_value if self.then_value is None else self.then_value
+        """Return a side that has a value, and the size of what becomes of the pair."""
+        is_else = self.then_value is None or (self.selected and not self.selected.then_side)
+        return self.else_value if is_else else self.then_value
 
     @property
     def is_number(self) -> bool:
@@ -85,6 +91,8 @@ class Merger:
         kept: the tensors from before that one side leaves as they are, likewise.
         fixed: gives the values that data-dependent symbols have on each side, by its condition.
         note_tuple: is given each tuple that was made of two.
+        selected: gives what makes two tensors one size, where a mask has selected one of them in
+            its arm, and stand-ins for both.
         adopting: the containers, by identity, of which the items are being adopted.
         has_appended: whether a list is known to which one side appends.
     """
@@ -103,6 +111,7 @@ class Merger:
     kept: dict[int, TensorValue] = field(default_factory=dict)
     fixed: Callable[[], tuple[Mapping[Any, int], Mapping[Any, int]]] = lambda: ({}, {})
     note_tuple: Callable[[Value], None] = lambda merged: None
+    selected: Callable[[TensorValue, TensorValue], Any] = lambda one, other: None
     adopting: list[int] = field(default_factory=list)
     has_appended: bool = False
 
@@ -365,10 +374,13 @@ class Merger:
             raise Refusal("arms-differ", "a parameter, which no merged tensor is")
         if not self.apart.isdisjoint((id(example_of(one)), id(example_of(other)))):
             raise Refusal("alias-changed", "tensors that share memory on one side only")
-        visible = difference(example_of(one), example_of(other))
+        found = self.selected(one, other)
+        found = found if found is not None and self.belongs(found[0].mask) else None
+        examples = (example_of(one), example_of(other)) if found is None else found[1:]
+        visible = difference(*examples)
         if visible:
             raise Refusal("arms-differ", visible)
-        return self._leaf(Pair(one, other))
+        return self._leaf(Pair(one, other, found and found[0]))
 
     def _join(self, one: Any, other: Any) -> Build:
         """Plan one container of two that the arms have made, and the same one each time."""

@@ -9,27 +9,30 @@ from typing import Final
 
 from bcmend.dynamo import compat, fx_graph
 from bcmend.dynamo.slots import Slot, pushed
-from bcmend.dynamo.values import Value
+from bcmend.dynamo.values import TensorValue, Value
 from bcmend.tracing.sites.site_table import LiveSite
 
 
 @dataclass(frozen=True, slots=True)
 class ArmCondition:
-    """The condition of a branch, the truth for which its arm is taken, and its site."""
+    """The condition of a branch, the truth for which its arm is taken, and its site.
+
+    ``predicate`` is the condition in the graph around the arm, if what the arm selects is to have
+    the size of what the other side leaves where the arm is not taken.
+    """
 
     condition: Value
     truth: bool
     site: LiveSite
+    predicate: TensorValue | None = None
 
 
 _CONDITIONS: Final[Slot[list[ArmCondition]]] = Slot(list, rolls_back=False)
 
 
-def on_side(
-    tx: compat.Tracer, condition: Value, truth: bool, site: LiveSite
-) -> AbstractContextManager[None]:
+def on_side(tx: compat.Tracer, condition: ArmCondition) -> AbstractContextManager[None]:
     """Trace in a block the arm that is taken where a condition has a truth."""
-    return pushed(_CONDITIONS.of(tx.output), ArmCondition(condition, truth, site))
+    return pushed(_CONDITIONS.of(tx.output), condition)
 
 
 def around(tx: compat.Tracer) -> Sequence[ArmCondition] | None:

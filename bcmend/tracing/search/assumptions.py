@@ -63,6 +63,10 @@ class Claim(Enum):
         "what the arms leave in two forms is not returned",
         "both sides are stored, and the choice is made after the graph",
     )
+    SELECTED_ALIKE = ClaimRow(
+        "what masks select in an arm need not have the size that the other side leaves",
+        "they select all where the arm is not taken",
+    )
     KEPT = ClaimRow(
         "a graph can have the side of a branch on which nothing is selected",
         "it is left by a side exit",
