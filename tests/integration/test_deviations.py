@@ -891,23 +891,6 @@ def test_a_store_to_data_writes_to_the_memory_that_is_there() -> None:
     assert [view.tolist() for view in views] == [[0.0] * 3, [2.0] * 3]
 
 
-def test_arguments_that_share_memory_at_a_later_call() -> None:
-    def program(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
-        y = x
-        if x.sum() > 0:
-            one.add_(1)
-            y = x + other
-        return y
-
-    results = []
-    for call in (program, _mended(program)):
-        call(POSITIVE, torch.zeros(3), torch.zeros(3))
-        memory = torch.zeros(6)
-        results.append(call(POSITIVE, memory[:3], memory[1:4]))
-    assert torch.equal(results[0], torch.tensor([2.0, 2.0, 1.0]))
-    assert torch.equal(results[1], torch.ones(3))
-
-
 def test_output_of_arguments_that_share_memory_at_a_later_call(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

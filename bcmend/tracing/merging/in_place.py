@@ -29,6 +29,7 @@ from bcmend.tracing.effects.operator_runs import (
     tensors_of,
 )
 from bcmend.tracing.gradients.histories import saved_for_backward
+from bcmend.tracing.merging import shared_inputs
 from bcmend.tracing.merging.merge import Pair
 from bcmend.tracing.merging.shared_memory import (
     enter_as_views,
@@ -85,6 +86,7 @@ def plan_in_place(
     for arm in arms:
         _require_given_alone(arm)
     _require_unread_before(tx, outers)
+    shared_inputs.note_changed(tx, outers, arms)
     counted = [each for arm in arms for each in arm.effects.tensors if _is_counted(arm, each)]
     for outer in outers:
         if is_among(outer, counted):

@@ -901,3 +901,16 @@ def test_two_nots_are_an_error() -> None:
 
     with pytest.raises(AssertionError, match="POP_JUMP_IF_TRUE"):
         torch.compile(program, backend="eager", fullgraph=True)(torch.zeros(1))
+
+
+def test_inputs_that_share_memory_later_are_taken_for_apart() -> None:
+    """``bcmend/tracing/merging/shared_inputs.py``"""
+
+    def program(one: Tensor, other: Tensor) -> Tensor:
+        other.add_(1)
+        return one * 2
+
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+    compiled(torch.zeros(3), torch.zeros(2))
+    memory = torch.zeros(3)
+    assert compiled(memory, memory[1:]).tolist() == [0, 0, 0]

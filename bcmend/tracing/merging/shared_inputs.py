@@ -1,0 +1,110 @@
+"""Inputs of a graph of which an arm changes one: the same ones share memory in all of its calls.
+
+An arm works on a copy of what it changes. Which other inputs change with it, and what the arm reads
+of them, is known of the call that is traced. Neither Dynamo nor AOTAutograd compares the memory of
+inputs in later calls (AOTAutograd: the places of views of dynamic sizes alone), so it is done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import torch
+from torch.fx import GraphModule, Proxy
+
+from bcmend.dynamo import compat
+from bcmend.dynamo.models.graph_inputs import source_of
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
+from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.merging.shared_memory import lifted_tensors, memory_of
+from bcmend.tracing.speculation.arms import ArmTrace
+
+#: An input of the graph: where it comes from, and the fake tensor for it.
+_Input = tuple[compat.Source, torch.Tensor]
+
+
+@dataclass(slots=True)
+class _Noted:
+    """The memory that arms change, all that such arms are given, and inputs that there were then.
+
+    Inputs that an arm has as views of another one are none of the graph at its end.
+    """
+
+    changed: set[int] = field(default_factory=set)
+    given: set[int] = field(default_factory=set)
+    inputs: dict[compat.Source, _Input] = field(default_factory=dict)
+
+
+_NOTED: Final[Slot[_Noted]] = Slot(_Noted, rolls_back=True)
+_IS_AWAITED: Final[Slot[bool]] = Slot(bool, rolls_back=False)
+
+
+def note_changed(tx: compat.Tracer, outers: Iterable[Proxy], arms: Iterable[ArmTrace]) -> None:
+    """Note which tensors of the main trace arms change."""
+    noted = _NOTED.of(tx.output)
+    noted.changed.update(map(memory_of, outers))
+    noted.given.update(memory_of(each) for arm in arms for each in lifted_tensors(arm))
+    noted.inputs.update(_inputs(tx.output))
+    if not _IS_AWAITED.of(tx.output):
+        _IS_AWAITED.put(tx.output, True)
+        at_the_end_of_a_graph(tx.output, Phase.EDIT, partial(_require_memory, tx.output))
+
+
+def _inputs(output: compat.OutputGraph) -> dict[compat.Source, _Input]:
+    """Return the plain tensors that are given to the graph by now."""
+    found = {}
+    for node in output.graph.find_nodes(op="placeholder"):
+        example, given = node.meta.get("example_value"), source_of(node)
+        if given is not None and type(given[1]) in _KINDS and example.layout is torch.strided:
+            found[given[0]] = given[0], example
+    return found
+
+
+_KINDS: Final = (torch.Tensor, torch.nn.Parameter)
+
+
+def _require_memory(output: compat.OutputGraph, _: GraphModule | None) -> None:
+    """Install the guard that the inputs that share memory in this call do so, and no others.
+
+    A parameter that no such arm is given has memory of its own in any model.
+    """
+    noted = _NOTED.of(output)
+    memory = noted.changed | noted.given
+    groups: dict[int, list[_Input]] = {}
+    for source, example in {**noted.inputs, **_inputs(output)}.values():
+        if (at := storage_of(example)) in memory or not isinstance(example, torch.nn.Parameter):
+            groups.setdefault(at, []).append((source, example))
+    if noted.changed.isdisjoint(groups) or sum(map(len, groups.values())) < 2:
+        return
+    first = next(iter(groups.values()))[0][0]
+    found = list(groups.values())
+    compat.install_guard(compat.Guard(first, partial(_SHARED_MEMORY, groups=found)))
+
+
+def _SHARED_MEMORY(
+    builder: compat.GuardBuilderBase,
+    guard: compat.Guard,
+    *,
+    groups: list[list[_Input]],
+) -> None:
+    assert isinstance(builder, compat.GuardBuilder)
+    parts, memories = [], []
+    for group in groups:
+        names = [builder.arg_ref(source.name) for source, _ in group]
+        held = [f"{name}.untyped_storage()._cdata" for name in names]
+        memories.append(held[0])
+        parts += [f"{held[0]} == {each}" for each in held[1:]]
+        offsets = [example.storage_offset() for _, example in group] if len(group) > 1 else []
+        parts += [
+            f"{name}.storage_offset() == {offset}"
+            for name, offset in zip(names, offsets, strict=False)
+            if isinstance(offset, int)
+        ]
+    if len(memories) > 1:
+        parts.append(f"len({{{', '.join(memories)}}}) == {len(memories)}")
+    code = [" and ".join(parts)]
+    builder.add_python_lambda_leaf_guard_to_root(code, code)
