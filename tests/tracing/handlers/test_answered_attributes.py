@@ -392,3 +392,29 @@ def test_a_class_is_not_asked_for_its_truth() -> None:
     for x in (torch.ones(2), -torch.ones(2)):
         assert torch.equal(compiled(x), program(x))
     assert _Counted.asked == 0
+
+
+class Settings(dict[str, Any]):
+    """A dictionary that answers for attributes with its items, as settings of models often are."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def test_a_dictionary_answers_for_attributes() -> None:
+    def program(x: Tensor, settings: Settings) -> Any:
+        if x.sum() > settings.limit:
+            x = x * settings.scale
+        else:
+            settings["count"] = settings.get("count", 0) + 1
+        return x + 1, getattr(settings, "missing", 3)
+
+    def calls() -> list[Any]:
+        ways = [{}, {"limit": 5.0}, {"scale": 3.0}, {"missing": 4}, {}]
+        given = [Settings({"limit": 1.0, "scale": 2.0, **each}) for each in ways]
+        return [call(torch.ones(3) * sign, each) for each in given for sign in (1, -1)]
+
+    assert_equivalent(lambda: program, calls, graphs=None, recompiles=None)
