@@ -37,10 +37,10 @@ def texts_of_numbers() -> Function:
     return program
 
 
-@program("names of functions")
+@program("names of functions", "classes that output changes")
 def names_of_functions() -> Function:
     def program(x: Tensor) -> Any:
-        print(with_numbers.__name__, with_numbers.__doc__)
+        print(with_numbers.__name__, with_numbers.__doc__, Holder.__doc__)
         return x + 1 if x.sum() > 0 else x - 1
 
     return program

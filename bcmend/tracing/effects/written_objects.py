@@ -8,11 +8,14 @@ from __future__ import annotations
 import dis
 import inspect
 import logging
+import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Final
 
 from bcmend.bytecode.decode import operation
+from bcmend.bytecode.opcodes import GLOBAL_STORES
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.policy import WRITING
@@ -33,6 +36,39 @@ def written_by(inside: Iterable[Value]) -> Iterator[object]:
                 yield from (value, write)
             elif any(_stores(code) for code in _text_of(each)):
                 yield value
+
+
+def unasked() -> Iterator[FunctionType]:
+    """Yield functions of the program by which all records and warnings are made or written."""
+    named = ((warnings.showwarning, warnings), (logging.getLogRecordFactory(), logging))
+    for function, module in named:
+        if isinstance(function, FunctionType) and function.__module__ != module.__name__:
+            yield function
+
+
+def streams() -> Iterator[object]:
+    """Yield the standard streams that are objects of the program; all output may write to them."""
+    yield from (each for each in (sys.stdout, sys.stderr) if writer_of(each) is not None)
+
+
+def classes_of(values: Iterable[object]) -> Iterator[type]:
+    """Yield the classes in Python of objects: a method may count in an attribute of its class."""
+    for value in values:
+        if not isinstance(value, FunctionType):
+            yield from (each for each in type(value).__mro__ if each.__flags__ & _HEAP_TYPE)
+
+
+#: In the flags of a class: that it is made by a statement, not by C code.
+_HEAP_TYPE: Final = 1 << 9
+
+
+def globals_stored_by(values: Iterable[object]) -> Iterator[tuple[int, str]]:
+    """Yield the global variables that functions store to: identity of the namespace, and name."""
+    for value in values:
+        if isinstance(value, FunctionType):
+            for each in dis.get_instructions(value.__code__):
+                if operation(each) in GLOBAL_STORES:
+                    yield id(value.__globals__), str(each.argval)
 
 
 def writer_of(value: object) -> FunctionType | None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bcmend.delivery import codec
-from bcmend.dynamo import compat, hooks, snapshots
+from bcmend.dynamo import compat, handlers, hooks, snapshots
 from bcmend.dynamo.models import containers, exceptions, methods, objects, texts
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end
@@ -64,6 +64,8 @@ class Moment:
     written: frozenset[int] = frozenset()
     behind_written: Reach = field(default_factory=Reach)
     text: TextOfArguments = field(default_factory=lambda: TextOfArguments((), ()))
+    #: The global variables that the output stores to: identity of the namespace, and name.
+    stored_globals: frozenset[tuple[int, str]] = frozenset()
     #: Whether Dynamo makes a text of it before it replays what was stored.
     is_text: bool = False
 
@@ -104,6 +106,8 @@ def of_objects(
     """
     leaves = list(_not_copied(values))
     if not leaves:
+        if any(written_objects.unasked()) or any(written_objects.streams()):
+            _add(tx, _moment(tx, site, (), (), {}))
         return None
     inside: dict[Value, None] = {}
     snapshots.visit(
@@ -130,6 +134,7 @@ def _add(tx: compat.Tracer, moment: Moment) -> None:
     if not moments:
         effects = tx.output.side_effects
         at_the_end(tx.output, Phase.CHECK, lambda module: _check(effects, moments))
+        at_the_end(tx.output, Phase.CHECK, lambda module: _check_variables(tx.output, moments))
     moments.append(moment)
 
 
@@ -219,7 +224,8 @@ def _moment(
         put_back.setdefault(owner, set()).add(name)
     known = dict.fromkeys([*effects.id_to_variable.values(), *inside])
     owners = {base: each for each in known if (base := containers.contents_of(each)) is not None}
-    written = list(written_objects.written_by(inside))
+    written = [*written_objects.written_by(inside), *written_objects.unasked()]
+    told = [*written, *written_objects.streams()]
     holding = filter(snapshots.holds_state, dict.fromkeys([*known, *owners]))
     return Moment(
         site,
@@ -232,9 +238,10 @@ def _moment(
         put_back,
         frozenset(each.realize() for each in present.values() if each is not None),
         frozenset(site.all_found(Claim.NOT_STORED)),
-        frozenset(map(id, written)),
+        frozenset(map(id, [*told, *written_objects.classes_of(told)])),
         _reach(tx, written),
         _text(tx, inside),
+        frozenset(written_objects.globals_stored_by(written)),
     )
 
 
@@ -244,14 +251,28 @@ def _reach(tx: compat.Tracer, roots: Iterable[object]) -> Reach:
     return known.setdefault(tuple(map(id, found)), Reach(found))
 
 
+@handlers.attribute_read("classes that output changes", place=6)
+def _read_of_class(read: handlers.Read, tx: compat.Tracer, owner: Any, default: Any) -> Any:
+    """Read an attribute of a class; withdraw output that should have stored to it by now."""
+    model = owner.realize()
+    if isinstance(model, compat.UserDefinedClassVariable):
+        _withdraw_writers_of(tx, model.value)
+    return read(owner)
+
+
+def _withdraw_writers_of(tx: compat.Tracer, value: object) -> None:
+    for moment in _MOMENTS.of(tx.output):
+        if id(value) in moment.written:
+            falsify(moment.unkept("the call reads an object that the output changes"))
+
+
 @hooks.around(
     compat.UserDefinedObjectVariable, methods.GENERIC_GETATTR, "objects that output changes"
 )
 def _read_attribute(inner: Any, self: Any, tx: compat.Tracer, name: str) -> Value:
     """Read an attribute; withdraw output that should have changed the object by now."""
-    for moment in _MOMENTS.of(tx.output):
-        if id(self.value) in moment.written and self.source is not None:
-            falsify(moment.unkept("the call reads an object that the output changes"))
+    if self.source is not None:
+        _withdraw_writers_of(tx, self.value)
     found: Value = inner(self, tx, name)
     return found
 
@@ -310,6 +331,16 @@ def require_closed(
                 withdrawn.append(moment.unkept(detail))
     if withdrawn:
         falsify(*withdrawn)
+
+
+def _check_variables(output: compat.OutputGraph, moments: Iterable[Moment]) -> None:
+    """Restart the trace if the call reads a global variable that a record will store to."""
+    namespace = id(output.root_tx.f_globals)
+    sources = [each.originating_source for each in output.guards]
+    names = {each.global_name for each in sources if isinstance(each, compat.GlobalSource)}
+    for moment in moments:
+        if any(at == namespace and name in names for at, name in moment.stored_globals):
+            falsify(moment.unkept("the call reads a variable that the output stores to"))
 
 
 def _check(effects: Any, moments: Iterable[Moment]) -> None:
