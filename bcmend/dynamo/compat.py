@@ -145,7 +145,12 @@ from torch._dynamo.variables.ctx_manager import (
     ContextWrappingVariable,
     GenericContextWrappingVariable,
 )
-from torch._dynamo.variables.dicts import ConstDictVariable, DictViewVariable, MappingProxyVariable
+from torch._dynamo.variables.dicts import (
+    ConstDictVariable,
+    DictViewVariable,
+    DunderDictVariable,
+    MappingProxyVariable,
+)
 from torch._dynamo.variables.functions import (
     LocalGeneratorFunctionVariable,
     LocalGeneratorObjectVariable,
@@ -345,7 +350,7 @@ _PURPOSES: Final = """
 models of values in a trace: AutogradFunctionApplyVariable BaseListVariable BuiltinVariable
     CatchWarningsCtxManagerVariable CellVariable ConstDictVariable ConstantLikeVariable
     ConstantVariable ContextWrappingVariable DefaultDictVariable DeletedVariable DequeVariable
-    DictViewVariable ExceptionVals ExceptionVariable FrozenDataClassVariable
+    DictViewVariable DunderDictVariable ExceptionVals ExceptionVariable FrozenDataClassVariable
     GenericContextWrappingVariable GetAttrBuiltinVariable GetAttrVariable IteratorVariable
     LazyVariableTracker ListIteratorVariable ListVariable LocalGeneratorFunctionVariable
     LocalGeneratorObjectVariable LoggingLoggerVariable MappingProxyVariable NamedTupleVariable

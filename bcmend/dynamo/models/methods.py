@@ -121,6 +121,7 @@ BIND_ARGUMENTS: Final = "bind_args"
 CALL_FUNCTION: Final = "call_function"
 CALL_METHOD: Final = "call_method"
 GUARD_KEYS: Final = "install_dict_keys_match_guard"
+GUARD_CONTAINS: Final = "install_dict_contains_guard"
 
 # Methods of ``BuiltinVariable`` and of its kin for ``getattr`` and ``setattr``.
 

@@ -199,6 +199,16 @@ def a_block_of_warnings() -> Function:
     return program
 
 
+@program("the attributes that an object has", inputs=beside(Holder))
+def attributes_of_an_object() -> Function:
+    def program(x: Tensor, holder: Holder) -> Any:
+        holder.count = holder.count + 1
+        found = len(holder.__dict__), "more" in holder.__dict__
+        return (x + 1 if x.sum() > 0 else x - 1), found
+
+    return program
+
+
 @program("BuiltinVariable.call_locals", "BuiltinVariable.call_vars", inputs=beside(Holder))
 def names_of_a_frame() -> Function:
     def program(x: Tensor, holder: Holder) -> Any:

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final
 
-from bcmend.dynamo import compat, handlers, hooks
+from bcmend.dynamo import compat, handlers, hooks, object_guards
 from bcmend.dynamo.models import methods
 from bcmend.dynamo.slots import Slot
-from bcmend.dynamo.values import Value, global_of
+from bcmend.dynamo.values import Value
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.tracing.merging.attribute_effects import is_of_program
 
@@ -97,26 +97,8 @@ def _guard(tx: compat.Tracer, owner: Any, name: str) -> None:
         def is_as_before(value: Any) -> bool:
             return answering.is_the_same(_answering(value, name))
 
-        # What torch guards a dictionary by takes no question about the object.
-        is_dictionary = isinstance(owner.value, dict)
-        question = global_of(tx.output, is_as_before) if is_dictionary else None
-        create = _create(name, is_as_before, question)
-        compat.install_guard(compat.Guard(owner.source, create))
-
-
-def _create(
-    name: str, is_as_before: Callable[[Any], bool], question: compat.GlobalSource | None
-) -> Callable[[compat.GuardBuilderBase, compat.Guard], None]:
-    def ANSWERED_ATTRIBUTE(builder: compat.GuardBuilderBase, guard: compat.Guard) -> None:
-        assert isinstance(builder, compat.GuardBuilder)
-        if question is not None:
-            code = [f"{builder.arg_ref(question.name)}({builder.arg_ref(guard)})"]
-            builder.add_python_lambda_leaf_guard_to_root(code, code)
-            return
-        code = [f"the same answers for {guard.name}.{name}"]
-        builder.get_guard_manager(guard).add_lambda_guard(is_as_before, code, guard.user_stack)
-
-    return ANSWERED_ATTRIBUTE
+        text = f"the same answers for {name}"
+        object_guards.require(tx.output, owner.source, owner.value, is_as_before, text)
 
 
 @handlers.attribute_read("attributes that code of the program answers for", place=3)

@@ -13,13 +13,16 @@ from __future__ import annotations
 import gc
 import operator
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from bcmend.dynamo import compat, handlers, hooks
+import torch
+
+from bcmend.dynamo import compat, handlers, hooks, object_guards
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
+from bcmend.knowledge import static_lookup
 from bcmend.tracing.speculation import iterators
 
 _PURPOSE: Final = "keys that a call depends on"
@@ -64,6 +67,64 @@ def _guard_keys(install: Any, dictionary: Any) -> None:
     install(dictionary)
     if dictionary.source is not None:
         compat.translator_tls.current_tx.output.guard_on_key_order.add(dictionary.source)
+
+
+_OF_OBJECTS: Final = "the attributes that an object has"
+#: What each module has from its construction on.
+_OF_MODULES: Final = frozenset(vars(torch.nn.Module()))
+
+
+@hooks.around(
+    compat.DunderDictVariable,
+    methods.GUARD_KEYS,
+    _OF_OBJECTS,
+    gate=lambda *_: compat.translator_tls.current_tx,
+)
+def _guard_attributes(install: Any, attributes: Any) -> None:
+    """Require the attributes of an object in their order where it is asked for all of them.
+
+    torch requires none, since it knows what the call stores; others may store between calls.
+    """
+    install(attributes)
+    _require_all_attributes(attributes)
+
+
+def _require_all_attributes(attributes: Any) -> None:
+    def as_now(held: Mapping[str, object]) -> Callable[[Mapping[str, object]], bool]:
+        names = list(held)
+        return lambda other: list(other) == names
+
+    _require_of_attributes(attributes, as_now, "the same attributes")
+
+
+@hooks.around(compat.DunderDictVariable, methods.GUARD_CONTAINS, _OF_OBJECTS)
+def _guard_attribute(install: Any, attributes: Any, tx: compat.Tracer, args: Any) -> None:
+    """Require that an object has an attribute, or has not, where that is asked."""
+    install(attributes, tx, args)
+    key = args[0].realize()
+    name = key.as_python_constant() if key.is_python_constant() else None
+    if not isinstance(name, str) or name in _OF_MODULES:
+        return
+
+    def as_now(held: Mapping[str, object]) -> Callable[[Mapping[str, object]], bool]:
+        is_there = name in held
+        return lambda other: (name in other) is is_there
+
+    _require_of_attributes(attributes, as_now, f"whether there is {name}")
+
+
+def _require_of_attributes(
+    attributes: Any,
+    as_now: Callable[[Mapping[str, object]], Callable[[Mapping[str, object]], bool]],
+    text: str,
+) -> None:
+    if not isinstance(attributes.source, compat.AttrSource):
+        return  # of an object that the call makes
+    source, output = attributes.source.base, compat.translator_tls.current_tx.output
+    value = output.resolve_source_value(source)
+    holds = as_now(static_lookup.dictionary(value))
+    asked = lambda other: holds(static_lookup.dictionary(other))  # noqa: E731
+    object_guards.require(output, source, value, asked, text)
 
 
 #: What asks a dictionary for its keys, where torch requires none of it.

@@ -20,7 +20,7 @@ from bcmend.dynamo.models import methods
 from bcmend.dynamo.values import TensorValue, Value, constant, example_of
 from bcmend.tracing.effects.memory_form import difference
 from bcmend.tracing.merging.optional_items import OptionalItem, OptionalList
-from bcmend.tracing.numbers import predicates, size_questions
+from bcmend.tracing.numbers import ahead, predicates, size_questions
 from bcmend.tracing.output import deferred_exceptions
 from bcmend.tracing.sites import site_table
 
@@ -159,8 +159,8 @@ def _selected(tx: compat.Tracer, rows: TensorValue, truths: TensorValue, place: 
         places = fx_graph.function(tx, torch.nonzero, truths)
         flat = fx_graph.method(tx, "squeeze", places, 1)
         return fx_graph.function(tx, torch.index_select, rows, place, flat)
-    found = compat.BuiltinVariable(operator.getitem).call_function(tx, [rows, truths], {})
-    assert isinstance(found, TensorValue)
+    found = fx_graph.function(tx, operator.getitem, rows, truths.as_proxy())
+    ahead.know_sizes(tx, found)
     return found
 
 

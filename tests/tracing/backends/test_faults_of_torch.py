@@ -914,3 +914,35 @@ def test_inputs_that_share_memory_later_are_taken_for_apart() -> None:
     compiled(torch.zeros(3), torch.zeros(2))
     memory = torch.zeros(3)
     assert compiled(memory, memory[1:]).tolist() == [0, 0, 0]
+
+
+def test_nothing_guards_which_attributes_an_object_has() -> None:
+    """``_guard_attributes`` in ``bcmend/tracing/handlers/dictionaries.py``"""
+
+    class Holder:
+        pass
+
+    def program(x: Tensor, holder: Any) -> Any:
+        holder.count = 1
+        return x + 0, sorted(vars(holder))
+
+    compiled, holder = torch.compile(program, backend="eager", fullgraph=True), Holder()
+    compiled(torch.zeros(1), holder)
+    holder.more = 2  # type: ignore[attr-defined]
+    assert compiled(torch.zeros(1), holder)[1] == ["count"]
+
+
+def test_a_method_that_is_replaced_goes_on() -> None:
+    """docs/upstream.md"""
+
+    class Layer(torch.nn.Module):
+        def activation(self, x: Tensor) -> Tensor:
+            return x.relu()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.activation(x)
+
+    compiled = torch.compile(Layer(), backend="eager", fullgraph=True)
+    compiled(torch.ones(1))
+    Layer.activation = lambda self, x: x * 10  # type: ignore[method-assign]
+    assert compiled(torch.ones(1)).item() == 1
