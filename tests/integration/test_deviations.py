@@ -891,6 +891,21 @@ def test_a_store_to_data_writes_to_the_memory_that_is_there() -> None:
     assert [view.tolist() for view in views] == [[0.0] * 3, [2.0] * 3]
 
 
+def test_a_branch_under_vmap_chooses_for_each_item() -> None:
+    def of_one(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x * 2
+        return x
+
+    def program(x: Tensor) -> Tensor:
+        return torch.vmap(of_one)(x)
+
+    x = torch.tensor([[1.0, 2.0], [-1.0, 0.0]])
+    with pytest.raises(RuntimeError, match="data-dependent control flow"):
+        program(x)
+    assert _mended(program)(x).tolist() == [[2, 4], [-1, 0]]
+
+
 def test_output_of_arguments_that_share_memory_at_a_later_call(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
