@@ -128,7 +128,7 @@ def _require_of_attributes(
 
 
 #: What asks a dictionary for its keys, where torch requires none of it.
-_ASKS: Final = (set, frozenset, operator.not_)
+_ASKS: Final = (set, frozenset, list, tuple, operator.not_)
 
 
 @hooks.around(compat.BuiltinVariable, methods.CALL_FUNCTION, _PURPOSE, place=4)

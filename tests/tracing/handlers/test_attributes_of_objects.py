@@ -28,6 +28,10 @@ def _names(holder: Any) -> Any:
     return sorted(vars(holder))
 
 
+def _in_order(holder: Any) -> Any:
+    return list(holder.__dict__), tuple(vars(holder))
+
+
 def _count(holder: Any) -> Any:
     return len(holder.__dict__)
 
@@ -36,7 +40,7 @@ def _has(holder: Any) -> Any:
     return "more" in holder.__dict__, "count" in vars(holder)
 
 
-@pytest.mark.parametrize("ask", [_names, _count, _has])
+@pytest.mark.parametrize("ask", [_names, _in_order, _count, _has])
 @pytest.mark.parametrize("make", [Holder, Settings])
 def test_attributes_that_are_stored_between_calls(ask: Ask, make: Callable[[], Any]) -> None:
     def program(x: Tensor, holder: Any) -> Any:
