@@ -132,11 +132,19 @@ def _completed(
     if key not in masks:
         found = mask
         for each in missing:
-            taken = each.predicate
-            untaken = predicates.negated(tx, taken) if each.truth else taken  # type: ignore[arg-type]
-            found = predicates.either(tx, found, untaken)  # type: ignore[arg-type]
+            taken = _on_the_device_of(tx, each.predicate, mask)
+            untaken = predicates.negated(tx, taken) if each.truth else taken
+            found = predicates.either(tx, found, untaken)
         masks[key] = mask, found
     return masks[key][1]
+
+
+def _on_the_device_of(tx: compat.Tracer, predicate: Any, mask: TensorValue) -> TensorValue:
+    """Return a condition beside a mask; one on the CPU is taken anywhere."""
+    device = example_of(mask).device
+    if example_of(predicate).device in (device, torch.device("cpu")):
+        return predicate  # type: ignore[no-any-return]
+    return fx_graph.method(tx, "to", predicate, device=device)
 
 
 def key_for(tx: compat.Tracer, key: Value, value: Value) -> Value:
