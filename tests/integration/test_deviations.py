@@ -1308,6 +1308,19 @@ def test_functions_of_numpy_give_arrays_without_dimensions() -> None:
         assert mean.shape == largest.shape == () and (mean, largest) == (1.5, 3.0)
 
 
+def test_what_numpy_chooses_of_a_list_is_an_array_without_dimensions() -> None:
+    def program(x: Tensor) -> Any:
+        x = x * 2 if x.sum() > 0 else x - 1
+        return x, numpy.random.choice([5, 6, 7])
+
+    numpy.random.seed(0)
+    expected = program(POSITIVE)[1]
+    numpy.random.seed(0)
+    found = _mended(program)(POSITIVE)[1]
+    assert isinstance(expected, numpy.int64) and isinstance(found, numpy.ndarray)
+    assert found.shape == () and found == expected
+
+
 class _Annealed(nn.Module):
     """Computes a float of a float, where no graph breaks."""
 
