@@ -243,12 +243,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     waiting = set() if option.every_way else _without_a_turn(drawn, option.salt)
     there = [each for each in drawn if each.nodeid not in waiting]
     taken = [each for each in there if is_taken(each.nodeid, of=option.sample, salt=option.salt)]
-    left = {each.nodeid for each in drawn} - {each.nodeid for each in taken}
     if option.rest:
-        names = {each.nodeid for each in taken}
-        run = {each for each in names if is_taken(each, of=USUAL, salt=option.salt)}
-        left = {each.nodeid for each in items} - (names - run)
-        taken = [each for each in taken if each.nodeid not in run]
+        taken = [each for each in taken if not is_taken(each.nodeid, of=USUAL, salt=option.salt)]
+    left = {each.nodeid for each in (items if option.rest else drawn)}
+    left -= {each.nodeid for each in taken}
     config.stash[_KEY] = Sample(len(taken), len(there), len(waiting))
     if left:
         config.hook.pytest_deselected(items=[each for each in items if each.nodeid in left])

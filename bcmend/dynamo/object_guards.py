@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from bcmend.dynamo import compat
+from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import global_of
+
+#: The objects of a trace, by source, of which something is required, and what.
+_REQUIRED: Final[Slot[set[tuple[Any, str]]]] = Slot(set, rolls_back=True)
 
 
 def require(
@@ -18,8 +22,12 @@ def require(
 ) -> None:
     """Have the frame traced again once ``holds`` is false of what is at ``source``.
 
-    ``value`` is what is there now, ``text`` says of it what is asked.
+    ``value`` is what is there now, ``text`` says of it what is asked, once in each trace.
     """
+    required = _REQUIRED.of(output)
+    if (source, text) in required:
+        return
+    required.add((source, text))
     # What torch guards a dictionary by takes no question about the object.
     question = global_of(output, holds) if isinstance(value, dict) else None
 

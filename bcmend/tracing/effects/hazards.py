@@ -108,10 +108,7 @@ def _hazards_of_all(
         if meta_keys.HAZARDS not in node.meta or is_in_place(
             node
         ):  # what it writes to depends on the trace
-            found_of_node = _hazards_of_node(node, fake_mode, modules, granted)
-            if meta_keys.SELECTS_ALL in node.meta and only_selects(node, fake_mode):
-                found_of_node = replace(found_of_node, partial="")
-            node.meta[meta_keys.HAZARDS] = found_of_node
+            node.meta[meta_keys.HAZARDS] = _hazards_of_node(node, fake_mode, modules, granted)
         found = found.and_then(node.meta[meta_keys.HAZARDS])
     if found.operators > MANY_OPERATORS:
         expensive = found.expensive or f"{found.operators} operators"
@@ -136,7 +133,9 @@ def _hazards_of_node(
     )
     ends = known_places.places_given(node, run, fake_mode) if _indexes(run) else {}
     calls = (_hazards_of_call(call, granted, ends) for call in run.calls)
-    return reduce(Hazards.and_then, calls, found)
+    found = reduce(Hazards.and_then, calls, found)
+    is_whole = meta_keys.SELECTS_ALL in node.meta and only_selects(node, fake_mode)
+    return replace(found, partial="") if is_whole else found
 
 
 def _indexes(run: OperatorRun) -> bool:

@@ -196,7 +196,7 @@ class TextReach:
     def _look_at_kind(self, kind: type, *, is_made: bool = False) -> None:
         for each in ancestors(kind):
             self._seen.add(id(each))
-            if each.__flags__ & _IS_HEAP_TYPE:
+            if each.__flags__ & IS_HEAP_TYPE:
                 self._kinds[each] = self._kinds.get(each, False) or is_made
         if is_made and _module_of(kind) in _OPENING_MODULES:
             self.is_open = True
@@ -273,7 +273,7 @@ class TextReach:
         return bool(self._waiting)
 
 
-_IS_HEAP_TYPE: Final = 1 << 9
+IS_HEAP_TYPE: Final = 1 << 9
 
 
 def _module_of(kind: type) -> str:

@@ -11,6 +11,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Final
 
@@ -19,7 +20,7 @@ from bcmend.bytecode.opcodes import GLOBAL_STORES
 from bcmend.dynamo import compat
 from bcmend.dynamo.values import Value, object_behind
 from bcmend.policy import WRITING
-from bcmend.tracing.effects.text_reach import OBJECT_CHANGES, TEXT_METHODS
+from bcmend.tracing.effects.text_reach import IS_HEAP_TYPE, OBJECT_CHANGES, TEXT_METHODS
 from bcmend.weak_tables import ByIdentity
 
 
@@ -55,20 +56,24 @@ def classes_of(values: Iterable[object]) -> Iterator[type]:
     """Yield the classes in Python of objects: a method may count in an attribute of its class."""
     for value in values:
         if not isinstance(value, FunctionType):
-            yield from (each for each in type(value).__mro__ if each.__flags__ & _HEAP_TYPE)
-
-
-#: In the flags of a class: that it is made by a statement, not by C code.
-_HEAP_TYPE: Final = 1 << 9
+            yield from (each for each in type(value).__mro__ if each.__flags__ & IS_HEAP_TYPE)
 
 
 def globals_stored_by(values: Iterable[object]) -> Iterator[tuple[int, str]]:
     """Yield the global variables that functions store to: identity of the namespace, and name."""
     for value in values:
         if isinstance(value, FunctionType):
-            for each in dis.get_instructions(value.__code__):
-                if operation(each) in GLOBAL_STORES:
-                    yield id(value.__globals__), str(each.argval)
+            for name in _GLOBALS.setdefault(value.__code__, partial(_globals_in, value.__code__)):
+                yield id(value.__globals__), name
+
+
+#: The global variables that code stores to.
+_GLOBALS: Final[ByIdentity[CodeType, frozenset[str]]] = ByIdentity()
+
+
+def _globals_in(code: CodeType) -> frozenset[str]:
+    stores = (each for each in dis.get_instructions(code) if operation(each) in GLOBAL_STORES)
+    return frozenset(each.argval for each in stores)
 
 
 def writer_of(value: object) -> FunctionType | None:

@@ -324,7 +324,9 @@ def _branch(
             tx, site, condition, arms, (then_arm, else_arm)
         )
     transaction = fx_graph.Transaction(tx)
-    predicate = deferred_exceptions.predicate_of(tx, site, condition)
+    predicate = taken
+    if predicate is None:
+        predicate = deferred_exceptions.predicate_of(tx, site, condition)
     branch = TracedBranch(site, predicate, (then_arm, else_arm), form, condition)
     if _is_given_up(site):
         outcome: Value | Refusal = Refusal("search-too-long", budget.over())

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from bcmend.dynamo import compat, handlers, hooks, object_guards
 from bcmend.dynamo.models import methods
-from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value
 from bcmend.knowledge.static_lookup import ancestors, dictionary, namespace
 from bcmend.tracing.merging.attribute_effects import is_of_program
@@ -28,8 +27,6 @@ from bcmend.tracing.merging.attribute_effects import is_of_program
 _MISSING: Final = object()
 #: Descriptors that run what they were made of.
 _COMPUTED: Final = (property, functools.cached_property)
-#: The objects and names that have a guard of this trace.
-_GUARDED: Final[Slot[set[tuple[Any, str]]]] = Slot(set, rolls_back=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,9 +86,7 @@ def _asks(guard: compat.Guard, source: Any, name: str) -> bool:
 
 def _guard(tx: compat.Tracer, owner: Any, name: str) -> None:
     """Have the frame traced again once something else answers for an attribute."""
-    known = _GUARDED.of(tx.output)
-    if owner.source is not None and (owner.source, name) not in known:
-        known.add((owner.source, name))
+    if owner.source is not None:
         answering = _answering(owner.value, name)
 
         def is_as_before(value: Any) -> bool:

@@ -86,15 +86,7 @@ def _guard_attributes(install: Any, attributes: Any) -> None:
     torch requires none, since it knows what the call stores; others may store between calls.
     """
     install(attributes)
-    _require_all_attributes(attributes)
-
-
-def _require_all_attributes(attributes: Any) -> None:
-    def as_now(held: Mapping[str, object]) -> Callable[[Mapping[str, object]], bool]:
-        names = list(held)
-        return lambda other: list(other) == names
-
-    _require_of_attributes(attributes, as_now, "the same attributes")
+    _require_answer(attributes, list, "the same attributes")
 
 
 @hooks.around(compat.DunderDictVariable, methods.GUARD_CONTAINS, _OF_OBJECTS)
@@ -106,25 +98,23 @@ def _guard_attribute(install: Any, attributes: Any, tx: compat.Tracer, args: Any
     if not isinstance(name, str) or name in _OF_MODULES:
         return
 
-    def as_now(held: Mapping[str, object]) -> Callable[[Mapping[str, object]], bool]:
-        is_there = name in held
-        return lambda other: (name in other) is is_there
-
-    _require_of_attributes(attributes, as_now, f"whether there is {name}")
+    _require_answer(attributes, lambda held: name in held, f"whether there is {name}")
 
 
-def _require_of_attributes(
-    attributes: Any,
-    as_now: Callable[[Mapping[str, object]], Callable[[Mapping[str, object]], bool]],
-    text: str,
+def _require_answer(
+    attributes: Any, ask: Callable[[Mapping[str, object]], object], text: str
 ) -> None:
+    """Require that the attributes of an object from before answer what is asked as they do now."""
     if not isinstance(attributes.source, compat.AttrSource):
-        return  # of an object that the call makes
+        return
     source, output = attributes.source.base, compat.translator_tls.current_tx.output
     value = output.resolve_source_value(source)
-    holds = as_now(static_lookup.dictionary(value))
-    asked = lambda other: holds(static_lookup.dictionary(other))  # noqa: E731
-    object_guards.require(output, source, value, asked, text)
+    now = ask(static_lookup.dictionary(value))
+
+    def holds(other: object) -> bool:
+        return ask(static_lookup.dictionary(other)) == now
+
+    object_guards.require(output, source, value, holds, text)
 
 
 #: What asks a dictionary for its keys, where torch requires none of it.

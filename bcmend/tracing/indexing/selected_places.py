@@ -29,7 +29,7 @@ def _places(call: Call) -> Answer:
     given = _arguments(call)
     if given is None or len(given) != 1:
         return PASS
-    found = arm_selections.mask_of_arm(call.tx, given[0])
+    found = arm_selections.selection_by(call.tx, given[0])
     if found is None:
         return PASS
     result = fx_graph.method(call.tx, "nonzero", found.mask)
@@ -52,7 +52,7 @@ def _selected(call: Call) -> Answer:
     if given is None or len(given) != 2:
         return PASS
     tensor, mask = (each.realize() for each in given)
-    found = arm_selections.mask_of_arm(call.tx, mask)
+    found = arm_selections.selection_by(call.tx, mask)
     if found is None or type(tensor) is not compat.TensorVariable:
         return PASS
     sizes = example_of(tensor).shape, example_of(found.mask).shape

@@ -41,7 +41,7 @@ def by_where(
     """
     then_values = _splice(tx, then_arm, _Gate(tx, predicate, taken=True), changed)
     else_values = _splice(tx, else_arm, _Gate(tx, predicate, taken=False), changed)
-    arm_selections.move(tx, {**then_values, **else_values})
+    arm_selections.move(tx, then_values, else_values)
     merged: list[Value] = []
     for pair in pairs:
         one = _mapped(pair.then_value, then_values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch.fx import GraphModule, Proxy
@@ -23,9 +23,6 @@ from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.merging.shared_memory import lifted_tensors, memory_of
 from bcmend.tracing.speculation.arms import ArmTrace
 
-#: An input of the graph: where it comes from, and the fake tensor for it.
-_Input = tuple[compat.Source, torch.Tensor]
-
 
 @dataclass(slots=True)
 class _Noted:
@@ -36,7 +33,7 @@ class _Noted:
 
     changed: set[int] = field(default_factory=set)
     given: set[int] = field(default_factory=set)
-    inputs: dict[compat.Source, _Input] = field(default_factory=dict)
+    inputs: dict[compat.Source, torch.Tensor] = field(default_factory=dict)
 
 
 _NOTED: Final[Slot[_Noted]] = Slot(_Noted, rolls_back=True)
@@ -54,13 +51,13 @@ def note_changed(tx: compat.Tracer, outers: Iterable[Proxy], arms: Iterable[ArmT
         at_the_end_of_a_graph(tx.output, Phase.EDIT, partial(_require_memory, tx.output))
 
 
-def _inputs(output: compat.OutputGraph) -> dict[compat.Source, _Input]:
-    """Return the plain tensors that are given to the graph by now."""
+def _inputs(output: compat.OutputGraph) -> dict[compat.Source, torch.Tensor]:
+    """Return the plain tensors that are given to the graph by now, as fake ones."""
     found = {}
     for node in output.graph.find_nodes(op="placeholder"):
         example, given = node.meta.get("example_value"), source_of(node)
         if given is not None and type(given[1]) in _KINDS and example.layout is torch.strided:
-            found[given[0]] = given[0], example
+            found[given[0]] = example
     return found
 
 
@@ -74,35 +71,33 @@ def _require_memory(output: compat.OutputGraph, _: GraphModule | None) -> None:
     """
     noted = _NOTED.of(output)
     memory = noted.changed | noted.given
-    groups: dict[int, list[_Input]] = {}
-    for source, example in {**noted.inputs, **_inputs(output)}.values():
+    groups: dict[int, list[tuple[compat.Source, Any]]] = {}
+    for source, example in {**noted.inputs, **_inputs(output)}.items():
         if (at := storage_of(example)) in memory or not isinstance(example, torch.nn.Parameter):
-            groups.setdefault(at, []).append((source, example))
-    if noted.changed.isdisjoint(groups) or sum(map(len, groups.values())) < 2:
-        return
-    first = next(iter(groups.values()))[0][0]
+            groups.setdefault(at, []).append((source, example.storage_offset()))
     found = list(groups.values())
-    compat.install_guard(compat.Guard(first, partial(_SHARED_MEMORY, groups=found)))
+    if not noted.changed.isdisjoint(groups) and sum(map(len, found)) > 1:
+        compat.install_guard(compat.Guard(found[0][0][0], partial(_SHARED_MEMORY, groups=found)))
 
 
 def _SHARED_MEMORY(
     builder: compat.GuardBuilderBase,
     guard: compat.Guard,
     *,
-    groups: list[list[_Input]],
+    groups: list[list[tuple[compat.Source, Any]]],
 ) -> None:
+    """Require that inputs lie in one memory in groups, each at its place; one alone at any."""
     assert isinstance(builder, compat.GuardBuilder)
     parts, memories = [], []
     for group in groups:
         names = [builder.arg_ref(source.name) for source, _ in group]
-        held = [f"{name}.untyped_storage()._cdata" for name in names]
-        memories.append(held[0])
-        parts += [f"{held[0]} == {each}" for each in held[1:]]
-        offsets = [example.storage_offset() for _, example in group] if len(group) > 1 else []
+        first, *others = [f"{name}.untyped_storage()._cdata" for name in names]
+        memories.append(first)
+        parts += [f"{first} == {each}" for each in others]
         parts += [
             f"{name}.storage_offset() == {offset}"
-            for name, offset in zip(names, offsets, strict=False)
-            if isinstance(offset, int)
+            for name, (_, offset) in zip(names, group, strict=True)
+            if others and isinstance(offset, int)
         ]
     if len(memories) > 1:
         parts.append(f"len({{{', '.join(memories)}}}) == {len(memories)}")

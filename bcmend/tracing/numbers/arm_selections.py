@@ -27,22 +27,29 @@ from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import TensorValue, Value, example_of, fake_mode_of
 from bcmend.tracing.numbers import predicates
 from bcmend.tracing.programs import arm_conditions
+from bcmend.tracing.programs.arm_conditions import ArmCondition
 from bcmend.tracing.sites.site_table import LiveSite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """A mask that selects in arms.
+    """A mask that selects in arms, and the conditions of these, the outermost first.
 
-    Attributes:
-        mask: of one size; it selects all where an arm of ``complete`` is not taken.
-        complete: the sites of these arms.
-        around: the sites of all arms in which it selects.
+    ``mask`` is of one size, and selects all where an arm is not taken whose condition has a
+    predicate: it is complete there.
     """
 
     mask: TensorValue
-    complete: tuple[LiveSite, ...]
-    around: tuple[LiveSite, ...]
+    conditions: tuple[ArmCondition, ...]
+
+    @property
+    def complete(self) -> list[LiveSite]:
+        """The sites of the arms for which the mask is complete."""
+        return [each.site for each in self.conditions if each.predicate is not None]
+
+    @property
+    def incomplete(self) -> list[LiveSite]:
+        return [each.site for each in self.conditions if each.predicate is None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +57,7 @@ class Selected:
     """What gives one side of a pair the size of the other.
 
     Attributes:
-        mask: as in ``Selection``; of the arm.
+        mask: as in ``Selection``, in the graph of the arm.
         at: the dimension in which it selects.
         then_side: whether the arm is the one that is taken if the condition holds.
     """
@@ -81,30 +88,22 @@ class _Known:
 _KNOWN: Final[Slot[_Known]] = Slot(_Known, rolls_back=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MaskOfArm:
-    """A mask as it selects in an arm, and the conditions of all arms around."""
-
-    mask: TensorValue
-    conditions: tuple[arm_conditions.ArmCondition, ...]
-
-
-def mask_of_arm(tx: compat.Tracer, value: Value) -> MaskOfArm | None:
+def selection_by(tx: compat.Tracer, value: Value) -> Selection | None:
     """Return how a mask is to select in an arm; ``None`` outside of one, and for what is none."""
     conditions = tuple(arm_conditions.around(tx) or ())
     mask = value.realize()
     if not conditions or not _is_mask(mask):
         return None
-    return MaskOfArm(_completed(tx, mask, conditions), conditions)
+    return Selection(_completed(tx, mask, conditions), conditions)
 
 
-def read(tx: compat.Tracer, key: Value) -> tuple[Value, MaskOfArm | None]:
+def read(tx: compat.Tracer, key: Value) -> tuple[Value, Selection | None]:
     """Return the key by which an arm selects of a tensor, and its mask; ``None`` without one."""
     items = key.items if type(key) is compat.TupleVariable else [key]
     masks = [each for each in items if _is_mask(each.realize())]
-    found = mask_of_arm(tx, masks[0]) if len(masks) == 1 else None
-    if found is None:
-        return key, None
+    found = selection_by(tx, masks[0]) if len(masks) == 1 else None
+    if found is None or found.mask is masks[0].realize():
+        return key, found
     if key is masks[0]:
         return found.mask, found
     return compat.TupleVariable([found.mask if each in masks else each for each in items]), found
@@ -118,9 +117,7 @@ def _is_mask(value: Any) -> bool:
     )
 
 
-def _completed(
-    tx: compat.Tracer, mask: Any, conditions: tuple[arm_conditions.ArmCondition, ...]
-) -> TensorValue:
+def _completed(tx: compat.Tracer, mask: Any, conditions: tuple[ArmCondition, ...]) -> TensorValue:
     """Return a mask that selects all where an arm is not taken of which that is known to matter."""
     missing = [each for each in conditions if each.predicate is not None]
     if not missing:
@@ -157,38 +154,31 @@ def key_for(tx: compat.Tracer, key: Value, value: Value) -> Value:
     return read(tx, key)[0] if is_complete else key
 
 
-def note(tx: compat.Tracer, tensor: Value, found: MaskOfArm, result: Value) -> None:
+def note(tx: compat.Tracer, tensor: Value, selection: Selection, result: Value) -> None:
     """Note the size of what a mask has selected of a tensor in an arm."""
-    mask, conditions = found.mask, found.conditions
     if not isinstance(result, compat.TensorVariable):
         return
     given = symbols_in([example_of(tensor).shape])  # type: ignore[arg-type]
     fresh = symbols_in([example_of(result).shape]) - given
-    if len(fresh) != 1:
-        return
-    complete = tuple(each.site for each in conditions if each.predicate is not None)
-    around = tuple(each.site for each in conditions)
-    (symbol,) = fresh
-    _KNOWN.of(tx.output).selections[symbol] = Selection(mask, complete, around)
-    if complete:
-        result.as_proxy().node.meta[meta_keys.SELECTS_ALL] = True
+    if len(fresh) == 1:
+        _KNOWN.of(tx.output).selections[fresh.pop()] = selection
+        if selection.complete:
+            result.as_proxy().node.meta[meta_keys.SELECTS_ALL] = True
 
 
-def move(tx: compat.Tracer, values: Mapping[Node, Proxy]) -> None:
-    """Have masks in the graph of an arm be what they have become in the graph around it."""
+def move(tx: compat.Tracer, *arms: Mapping[Node, Proxy]) -> None:
+    """Have masks in the graphs of arms be what they have become in the graph around them."""
     selections = _KNOWN.of(tx.output).selections
     for symbol, each in selections.items():
-        moved = values.get(each.mask.as_proxy().node)
-        if moved is not None:
-            selections[symbol] = replace(each, mask=fx_graph.variable_of(tx, moved))
+        node = each.mask.as_proxy().node
+        for values in arms:
+            if node in values:
+                selections[symbol] = replace(each, mask=fx_graph.variable_of(tx, values[node]))
 
 
 def are_made_in(tx: compat.Tracer, site: LiveSite) -> bool:
     """Return whether an arm of a site has selected by a mask that is not complete there."""
-    return any(
-        site in each.around and site not in each.complete
-        for each in _KNOWN.of(tx.output).selections.values()
-    )
+    return any(site in each.incomplete for each in _KNOWN.of(tx.output).selections.values())
 
 
 def between(

@@ -218,6 +218,15 @@ def stored_and_selected(b: Tensor) -> Any:
     return b
 
 
+def columns_stored_and_selected(b: Tensor) -> Any:
+    b = b * 1
+    keep = b.sum(0) > 0
+    if keep.any():
+        b[:, keep] = b[:, keep] * 2
+        b = b[:, keep]
+    return b
+
+
 def none_of_them(b: Tensor) -> Any:
     keep = b[:, 2] > 0.1
     return b[keep] if keep.sum() > 1 else b[:0]
@@ -227,7 +236,7 @@ def none_of_them(b: Tensor) -> Any:
     "program",
     [
         *(mask_of_two_dimensions, of_other_strides, selected_on_both_sides),
-        *(stored_and_selected, none_of_them),
+        *(stored_and_selected, columns_stored_and_selected, none_of_them),
     ],
     ids=lambda each: each.__name__,
 )
@@ -240,3 +249,11 @@ def test_what_has_no_one_size_is_equal_in_as_many_graphs_as_it_takes(program: Pr
         recompiles=None,
         may_copy=True,
     )
+
+
+def test_a_store_by_a_mask_of_columns_is_looked_at_once() -> None:
+    compiled = torch.compile(bcmend.patch(columns_stored_and_selected), backend="eager")
+    compiled(torch.ones(5, 4))
+    told = str(bcmend.report(columns_stored_and_selected))
+    bcmend.unpatch()
+    assert "too-deep" not in told and "branch" in told
