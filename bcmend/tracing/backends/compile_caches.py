@@ -23,6 +23,7 @@ from bcmend.dynamo.models import methods
 from bcmend.knowledge.own_code import code_key
 from bcmend.tracing.backends import donated_memory, uncompiled_sides
 from bcmend.tracing.backends.backward_compilers import with_backward
+from bcmend.tracing.effects.operator_runs import storage_of
 
 #: The releases of torch from which on these do not hold, and what works round them can go.
 UNTIL: Final = {
@@ -33,6 +34,7 @@ _SETTING: Final = "unsafe_marked_cacheable_functions"
 _KEPT: Final = "bcmend.kept_for_backward"
 _SIZES: Final = "bcmend.sizes"
 _UNDONATED: Final = "bcmend.undonated"
+_MEMORY: Final = "bcmend.memory"
 _OPERATORS: Final = ("torch.ops.higher_order.cond", "torch.ops.higher_order.while_loop")
 _AUTOCASTS: Final = tuple(
     f"torch.amp.autocast_mode.{name}_autocast" for name in ("_enter", "_exit")
@@ -43,7 +45,7 @@ def _added(module: GraphModule) -> dict[str, str]:
     """Return what the key of a graph has to hold besides the text of the graph.
 
     Which nodes are kept for the backward pass is no part of that text, nor is what the backward may
-    write over.
+    write over, nor which inputs lie in one memory, and where.
     """
     found = dict.fromkeys(_OPERATORS, code_key()) if uncompiled_sides.has_only_ours(module) else {}
     kept = [number for number, node in enumerate(module.graph.nodes) if "recompute" in node.meta]
@@ -53,9 +55,25 @@ def _added(module: GraphModule) -> dict[str, str]:
         found[_SIZES] = code_key()  # of which Inductor takes less for granted (``size_questions``)
     if donated_memory.is_at_stake(module):
         found[_UNDONATED] = code_key()
+    if shared := _memory_shared(module):
+        found[_MEMORY] = f"{code_key()} {shared}"
     if fx_graph.calls(module, compat._enter_autocast):
         found |= dict.fromkeys(_AUTOCASTS, _autocast_around())
     return found
+
+
+def _memory_shared(module: GraphModule) -> list[list[tuple[Any, ...]]]:
+    """Return the inputs that share memory: their numbers, where they begin, its size in bytes.
+
+    AOTAutograd makes one input of those, and of the others views at these places.
+    """
+    groups: dict[int, list[tuple[Any, ...]]] = {}
+    for number, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        example = node.meta.get("example_value")
+        if isinstance(example, torch.Tensor) and example.layout is torch.strided:
+            place = number, example.storage_offset(), example.untyped_storage().nbytes()
+            groups.setdefault(storage_of(example), []).append(place)
+    return [each for each in groups.values() if len(each) > 1]
 
 
 def _autocast_around() -> str:

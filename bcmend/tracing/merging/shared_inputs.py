@@ -36,6 +36,9 @@ class _Noted:
     inputs: dict[compat.Source, torch.Tensor] = field(default_factory=dict)
 
 
+#: Where an input comes from, where it begins in its memory, and how many bytes that has.
+_Place = tuple[compat.Source, Any, Any]
+
 _NOTED: Final[Slot[_Noted]] = Slot(_Noted, rolls_back=True)
 _IS_AWAITED: Final[Slot[bool]] = Slot(bool, rolls_back=False)
 
@@ -71,10 +74,11 @@ def _require_memory(output: compat.OutputGraph, _: GraphModule | None) -> None:
     """
     noted = _NOTED.of(output)
     memory = noted.changed | noted.given
-    groups: dict[int, list[tuple[compat.Source, Any]]] = {}
+    groups: dict[int, list[_Place]] = {}
     for source, example in {**noted.inputs, **_inputs(output)}.items():
         if (at := storage_of(example)) in memory or not isinstance(example, torch.nn.Parameter):
-            groups.setdefault(at, []).append((source, example.storage_offset()))
+            place = source, example.storage_offset(), example.untyped_storage().nbytes()
+            groups.setdefault(at, []).append(place)
     found = list(groups.values())
     if not noted.changed.isdisjoint(groups) and sum(map(len, found)) > 1:
         compat.install_guard(compat.Guard(found[0][0][0], partial(_SHARED_MEMORY, groups=found)))
@@ -84,21 +88,25 @@ def _SHARED_MEMORY(
     builder: compat.GuardBuilderBase,
     guard: compat.Guard,
     *,
-    groups: list[list[tuple[compat.Source, Any]]],
+    groups: list[list[_Place]],
 ) -> None:
-    """Require that inputs lie in one memory in groups, each at its place; one alone at any."""
+    """Require that inputs lie in one memory in groups, each at its place; one alone at any.
+
+    AOTAutograd makes one input of the whole memory of a group, so that its size matters.
+    """
     assert isinstance(builder, compat.GuardBuilder)
     parts, memories = [], []
     for group in groups:
-        names = [builder.arg_ref(source.name) for source, _ in group]
+        names = [builder.arg_ref(source.name) for source, _, _ in group]
         first, *others = [f"{name}.untyped_storage()._cdata" for name in names]
         memories.append(first)
         parts += [f"{first} == {each}" for each in others]
-        parts += [
-            f"{name}.storage_offset() == {offset}"
-            for name, (_, offset) in zip(names, group, strict=True)
-            if others and isinstance(offset, int)
-        ]
+        for name, (_, offset, size) in zip(names, group, strict=True):
+            if not others:
+                break
+            held = {"storage_offset": offset, "untyped_storage().nbytes": size}
+            known = {each: at for each, at in held.items() if isinstance(at, int)}
+            parts += [f"{name}.{each}() == {at}" for each, at in known.items()]
     if len(memories) > 1:
         parts.append(f"len({{{', '.join(memories)}}}) == {len(memories)}")
     code = [" and ".join(parts)]

@@ -83,6 +83,7 @@ def read_behind(x: Tensor, one: Tensor, other: Tensor) -> Any:
         (one_is_changed_and_another_read, "eager"),
         (read_behind, "eager"),
         (read_behind, "aot_eager"),
+        (read_behind, "inductor"),
     ],
 )
 @pytest.mark.parametrize("first", WAYS, ids=lambda each: each.__name__)
