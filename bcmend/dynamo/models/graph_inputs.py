@@ -96,6 +96,11 @@ def expressions_of(source: compat.Source) -> list[str]:
     return found
 
 
+def is_read(source: compat.Source) -> bool:
+    """Return whether an input is read of a variable; others the frame makes before its graph."""
+    return expressions_of(source)[0].startswith(("L[", "G["))
+
+
 def item_of_local(local: str, place: int) -> compat.Source:
     """Return the source of an item of a sequence that is in a local variable of the frame."""
     return compat.GetItemSource(compat.LocalSource(local), place)

@@ -16,7 +16,7 @@ import torch
 from torch.fx import GraphModule, Proxy
 
 from bcmend.dynamo import compat
-from bcmend.dynamo.models.graph_inputs import source_of
+from bcmend.dynamo.models.graph_inputs import is_read, source_of
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
 from bcmend.tracing.effects.operator_runs import storage_of
@@ -59,7 +59,9 @@ def _inputs(output: compat.OutputGraph) -> dict[compat.Source, torch.Tensor]:
     found = {}
     for node in output.graph.find_nodes(op="placeholder"):
         example, given = node.meta.get("example_value"), source_of(node)
-        if given is not None and type(given[1]) in _KINDS and example.layout is torch.strided:
+        if given is None or type(given[1]) not in _KINDS or not is_read(given[0]):
+            continue  # what no guard can see, each call makes anew
+        if example.layout is torch.strided:
             found[given[0]] = example
     return found
 
