@@ -8,6 +8,7 @@ it: PYTEST_DONT_REWRITE has it leave this module alone.
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
         compile,
         patch,
         patched,
+        register_capture,
         register_output,
-        register_substitute,
         report,
         unpatch,
         why,
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from bcmend.errors import (
         BcmendError,
         CallError,
+        CaptureError,
         ChecksDropped,
         MissingInTorch,
         NotPatched,
         OutputDropped,
         OutputError,
         PolicyError,
-        SubstituteError,
         TrialError,
         UnsupportedObject,
         UntestedTorch,
@@ -54,6 +55,7 @@ __all__ = [
     "BcmendError",
     "Benchmark",
     "CallError",
+    "CaptureError",
     "ChecksDropped",
     "Explanation",
     "MissingInTorch",
@@ -63,7 +65,6 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Report",
-    "SubstituteError",
     "TrialError",
     "UnsupportedObject",
     "UntestedTorch",
@@ -77,14 +78,17 @@ __all__ = [
     "install",
     "patch",
     "patched",
+    "register_capture",
     "register_output",
-    "register_substitute",
     "report",
     "uninstall",
     "unpatch",
     "verify",
     "why",
 ]
+
+#: Names of version 0.2, and what they are called now.
+_OLD_NAMES = {"register_substitute": "register_capture", "SubstituteError": "CaptureError"}
 
 # Names are loaded on first use, since reading and analysing code needs no torch: functions from
 # bcmend.api, classes from bcmend.errors but for these.
@@ -104,6 +108,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in _OLD_NAMES:
+        warnings.warn(
+            f"bcmend.{name} is bcmend.{_OLD_NAMES[name]} now", DeprecationWarning, stacklevel=2
+        )
+        name = _OLD_NAMES[name]
     if name not in __all__:
         raise AttributeError(f"module 'bcmend' has no attribute {name!r}")
     home = _HOMES.get(name, "bcmend.api" if name.islower() else "bcmend.errors")

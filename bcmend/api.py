@@ -135,24 +135,39 @@ def register_output(target: Callable[..., Any] | str, *, returns_none: bool = Fa
     _forget_analyses()
 
 
-def register_substitute(target: Callable[..., Any] | str, replacement: Callable[..., Any]) -> None:
-    """Have calls of ``target`` traced as calls of ``replacement`` in patched code.
+def register_capture(
+    target: Callable[..., Any] | str,
+    traced: Callable[..., Any] | None = None,
+    *,
+    opaque: Callable[..., Any] | None = None,
+) -> None:
+    """Have calls of ``target``, which Dynamo cannot trace, captured in patched code.
 
-    That is for what Dynamo cannot trace and something equal that it can; the caller is responsible
-    that both are equal: values, dtypes, aliases, gradients, effects, exceptions. Eager execution
-    still calls ``target``. What is compiled from then on is affected; registering again replaces.
+    Either ``traced`` is traced in its place, or the call itself is an operator of the graph, of
+    which ``opaque`` tells what it gives. `bcmend.testing.check_capture` compares what is captured
+    with eager execution, which still calls ``target``. What is compiled from then on is affected;
+    registering again replaces.
 
     Args:
         target: a function, class or other callable, a method (``Meter.read`` for all instances,
             whose calls are given the instance first, ``meter.read`` for one), or the qualified name
             of one, which need not be importable yet.
-        replacement: what takes the same arguments.
+        traced: what takes the same arguments and is equal: values, dtypes, aliases, gradients,
+            effects, exceptions.
+        opaque: what takes the same arguments, tensors without contents among them, and returns
+            tensors with the shapes, dtypes, strides and ``requires_grad`` that the call gives. Then
+            ``target`` is a function that returns new tensors, one or several, of which the form
+            does not depend on what tensors hold; it changes nothing, and draws nothing. It may
+            raise. It is called when the graph runs, and its backward calls it again, with autograd.
+            It is given tensors, constants and numbers, also in tuples and lists. With other
+            arguments, and inside of ``try`` and ``with``, the graph breaks as in stock torch.
 
     Raises:
-        SubstituteError: one of them is no such thing, or the module of ``target`` is imported and
-            has nothing of that name. Nothing is changed.
+        CaptureError: one of them is no such thing, both or none of ``traced`` and ``opaque`` are
+            given, or the module of ``target`` is imported and has nothing of that name. Nothing is
+            changed.
     """
-    replaced_calls.register(target, replacement)
+    replaced_calls.register(target, traced, opaque)
     _forget_analyses()
 
 

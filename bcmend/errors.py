@@ -22,8 +22,8 @@ class OutputError(BcmendError, ValueError):
     """What was to be registered as an output is neither a callable nor the name of one."""
 
 
-class SubstituteError(BcmendError, ValueError):
-    """What was to be substituted, or its replacement, is nothing that can be called."""
+class CaptureError(BcmendError, ValueError):
+    """What was to be captured, or what stands in for it, is nothing that can be called."""
 
 
 class NotPatched(BcmendError, ValueError):

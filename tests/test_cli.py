@@ -388,7 +388,7 @@ import bcmend, cli_model
 def step(x):
     return x * 2
 
-bcmend.register_substitute(step, lambda x: x * 3)
+bcmend.register_capture(step, lambda x: x * 3)
 
 class Other(cli_model.Net):
     def forward(self, x):

@@ -431,7 +431,7 @@ def _doubling_itself(x: Tensor) -> Tensor:
 def _with_a_wrong_substitute(program: Program) -> object:
     # What stands for a call has to be equal; the report of this one is the author's own.
     with registrations_undone():
-        bcmend.register_substitute(_doubled, lambda x: x * 3)
+        bcmend.register_capture(_doubled, lambda x: x * 3)
         for _ in range(2):
             found = ON_X(program)
     return found

@@ -138,7 +138,7 @@ def test_verdicts_are_as_their_schema_says(models: Any) -> None:
 
     found = bcmend.verify(models.Branch(), torch.ones(3), sides="all")
     assert found.sides and _wrong("verify", found.to_json()) == []
-    bcmend.register_substitute(models.step, lambda x: x * 3)
+    bcmend.register_capture(models.step, lambda x: x * 3)
     found = bcmend.verify(models.Steps(), torch.ones(3))
     assert found.difference and _wrong("verify", found.to_json()) == []
 

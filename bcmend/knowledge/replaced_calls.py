@@ -17,7 +17,7 @@ from types import (
 from typing import Any, Final
 
 from bcmend.bytecode.names_used import code_objects, has_with
-from bcmend.errors import SubstituteError
+from bcmend.errors import CaptureError
 from bcmend.knowledge.qualified_names import (
     Registered,
     is_qualified,
@@ -57,29 +57,33 @@ _OWN_NAMES: Final = (STORES | set(_BY_LAST_NAME) | _LAYERS) - _CALLED_BY_TORCH
 REGISTERED: Final[Registered[Substitute]] = Registered()
 
 
-def register(target: object, replacement: object) -> None:
-    """Have calls of ``target`` traced as ``replacement``; see ``bcmend.register_substitute``."""
+def register(target: object, traced: object, opaque: object = None) -> None:
+    """Have calls of ``target`` captured; see ``bcmend.register_capture``."""
+    if (traced is None) == (opaque is None):
+        raise CaptureError("register_capture takes a target and one of traced=... and opaque=...")
+    replacement = opaque if traced is None else traced
     if not callable(replacement):
-        raise SubstituteError(
-            f"a substitute is something to be called; got {replacement!r} of type "
+        raise CaptureError(
+            f"what stands in for a call is something to be called; got {replacement!r} of type "
             f"{type(replacement).__qualname__}"
         )
     if replacement is target:
-        raise SubstituteError(f"{target!r} cannot stand in for itself")
+        raise CaptureError(f"{target!r} cannot stand in for itself")
     if isinstance(target, str):
         if not is_qualified(target):
-            raise SubstituteError(
-                "what is substituted has a qualified name, such as 'package.module.function'; "
+            raise CaptureError(
+                "what is captured has a qualified name, such as 'package.module.function'; "
                 f"got {target!r}"
             )
         if owner := missing_in(target):
-            raise SubstituteError(no_such(target, owner))
+            raise CaptureError(no_such(target, owner))
     elif not callable(target):
-        raise SubstituteError(
-            "what is substituted is a callable or the qualified name of one; "
+        raise CaptureError(
+            "what is captured is a callable or the qualified name of one; "
             f"got {target!r} of type {type(target).__qualname__}"
         )
-    REGISTERED.add(target, Substitute(name_of(target), "call", replacement=replacement))
+    answer = "call" if opaque is None else "opaque"
+    REGISTERED.add(target, Substitute(name_of(target), answer, replacement=replacement))
 
 
 def of_callable(value: Any) -> Substitute | None:
@@ -143,15 +147,18 @@ def page() -> str:
         "# Substitutes",
         "Calls that end the graph of stock `torch.compile`, and what is traced in their place in"
         " patched code. Where the condition does not hold, Dynamo does what it always does. The"
-        " report has the reason then. This page is the output of `python -m bcmend substitutes`.",
-        "`bcmend.register_substitute(target, replacement)` adds others.",
+        " report has the reason then. Each row was asked for by a public program, which is named."
+        " Programs made of its domain, at the borders of what its arguments may be, are compared"
+        " with eager execution by `python -m tests.captures`. This page is the output of"
+        " `python -m bcmend substitutes`.",
+        "`bcmend.register_capture` adds others, and `bcmend.testing.check_capture` compares them.",
     ]
     rows: dict[tuple[str, str, str], list[str]] = {}
     for row in TABLE.values():
-        rows.setdefault((row.becomes, row.condition, row.proof), []).append(f"`{row.name}`")
-    lines = ["| call | becomes | where | test |", "|---|---|---|---|"]
+        rows.setdefault((row.becomes, row.condition, row.seen_in), []).append(f"`{row.name}`")
+    lines = ["| call | becomes | where | seen in |", "|---|---|---|---|"]
     lines += [
-        f"| {', '.join(names)} | {becomes} | {condition} | `{proof}` |"
-        for (becomes, condition, proof), names in rows.items()
+        f"| {', '.join(names)} | {becomes} | {condition} | {seen_in} |"
+        for (becomes, condition, seen_in), names in rows.items()
     ]
     return "\n\n".join([*parts, "\n".join(lines)]) + "\n"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from bcmend.dynamo.breaks.noted_breaks import Break, noted_breaks
+from bcmend.errors import CallError
+from bcmend.knowledge.domains import Domain
 from bcmend.reports.explanation import Explanation, listed
 from bcmend.reports.places import named_break, shown_place, source_line
 from bcmend.reports.texts import plural
 from bcmend.reports.verdict import Verdict
-from bcmend.testing.limits import require_limit
+from bcmend.testing.limits import require_count, require_limit
+from bcmend.trials import captures
 from bcmend.trials.capturing import raised_as_one_graph
 from bcmend.trials.explaining import explain
 from bcmend.trials.verifying import verify
@@ -54,6 +59,51 @@ def assert_same_as_eager(obj: Any, *args: Any, **kwargs: Any) -> Verdict:
     if not verdict.equal or verdict.each_call_raised:
         raise AssertionError(str(verdict))
     return verdict
+
+
+def check_capture(
+    target: Callable[..., Any],
+    domain: Domain,
+    *,
+    programs: int = 18,
+    seed: int = 0,
+    backend: str = "eager",
+    train: bool = False,
+) -> None:
+    """Fail unless calls of ``target`` are captured, and equal, wherever they stand in a program.
+
+    Programs are made of the domain: the call by itself, twice, in one arm and in both, in a loop,
+    in a handler, behind a check, printed, stored. Each is called four times in a row, and compared
+    with eager execution as `bcmend.verify` does. Where the call stands by itself, it has to be
+    captured in one graph. What stock torch shows in the same way is left out.
+
+    Args:
+        target: what was registered with `bcmend.register_capture`, or what bcmend captures.
+        domain: with which arguments it is called; see `bcmend.testing.domain`.
+        programs: how many are tried; nine have each form once.
+        seed: chooses forms and arguments.
+        backend: of `torch.compile`, as for `bcmend.verify`.
+        train: have gradients go back through what the programs return.
+
+    Raises:
+        AssertionError: a program differs, which the text has whole; or a call by itself is not
+            captured.
+        CallError: an argument is none of those.
+        TrialError: the calls could not be made.
+    """
+    __tracebackhide__ = True
+    require_count("check_capture(programs=...)", programs)
+    if not callable(target):
+        raise CallError(f"check_capture takes something to be called, got {target!r}")
+    if not isinstance(domain, Domain):
+        raise CallError(f"check_capture takes a bcmend.testing.domain(...), got {domain!r}")
+    chooser = random.Random(seed)
+    for program in itertools.islice(captures.programs(domain, chooser), programs):
+        found = captures.tried(program, target, backend=backend, trains=train)
+        if found.difference is not None and not found.difference.stock:
+            raise AssertionError(f"{found.difference}\n\n{program}")
+        if program.form == captures.ALONE and not found.is_one_graph:
+            raise AssertionError(f"the call is not captured in one graph\n\n{program}")
 
 
 @contextmanager

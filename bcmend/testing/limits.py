@@ -1,8 +1,14 @@
-"""What a number of graph breaks is that a test may have; imports no torch."""
+"""What numbers are that a test may give; imports no torch."""
 
 from __future__ import annotations
 
 from bcmend.errors import CallError
+
+
+def require_count(what: str, count: object) -> None:
+    """Raise ``CallError`` for what is no positive number of things to be tried."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise CallError(f"{what} takes a positive number, got {count!r}")
 
 
 def require_limit(limit: object) -> None:

@@ -46,6 +46,7 @@ def _states() -> tuple[Any, ...]:
 class TriedCall:
     """What is tried: an object, and the arguments of a call of it.
 
+    ``later`` has those of the calls behind it; behind these all begins anew.
     All tries begin with the same ``states`` of generators: other threads of the process may draw
     meanwhile, and Python gives a copy of the process a state of its own.
     """
@@ -54,6 +55,7 @@ class TriedCall:
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     states: tuple[Any, ...] = field(default_factory=_states)
+    later: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = ()
 
     def begin(self) -> None:
         """Give the generators the states with which tries begin."""

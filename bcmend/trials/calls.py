@@ -120,6 +120,7 @@ class Caller:
     subject: TriedCall
     trains: bool = False
     raised: str = field(default="", init=False)
+    _turn: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         holder = state_holder(self.subject.obj)
@@ -151,8 +152,10 @@ class Caller:
         return time.perf_counter() - begun
 
     def arguments(self) -> tuple[Any, Any]:
-        """Return arguments for one call."""
-        given = self.subject.arguments, self.subject.keywords
+        """Return arguments for the next call."""
+        turns = [(self.subject.arguments, self.subject.keywords), *self.subject.later]
+        given = turns[self._turn % len(turns)]
+        self._turn += 1
         try:
             return copy.deepcopy(given)
         except Exception:  # what cannot be copied, such as a tensor that was computed, is shared

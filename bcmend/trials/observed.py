@@ -67,12 +67,14 @@ class Way:
         is_mended: whether it is mended.
         runs: how many calls there are.
         trains: whether gradients are recorded, and go back through what a call returns.
+        is_whole: whether one graph is asked for.
     """
 
     backend: str | None
     is_mended: bool
     runs: int
     trains: bool
+    is_whole: bool = False
 
     @property
     def keeps_all(self) -> bool:
@@ -137,7 +139,9 @@ def started(subject: TriedCall, way: Way, policy: Policy | None = None) -> Start
         api.unpatch()
         torch.compiler.reset()
     else:
-        options = {"options": {"fallback_random": True}} if way.backend == "inductor" else {}
+        options: dict[str, Any] = {"fullgraph": True} if way.is_whole else {}
+        if way.backend == "inductor":
+            options["options"] = {"fallback_random": True}
         called = compiled(called, way.backend, is_mended=way.is_mended, policy=policy, **options)
     return Started(Caller(subject), called, way, outer)
 

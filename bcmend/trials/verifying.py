@@ -90,10 +90,10 @@ class _Trial:
         way = self.way
         expected = self._calls("eager execution", replace(way, backend=None, is_mended=False))
         found = self._calls("mended", way)
-        difference = _first(expected.shown, found.shown, way.backend)
+        difference = first_of(expected.shown, found.shown, way.backend)
         if difference is not None:
             stock = self._calls("stock", replace(way, is_mended=False))
-            in_stock = _first(expected.shown, stock.shown, way.backend)
+            in_stock = first_of(expected.shown, stock.shown, way.backend)
             difference = replace(difference, stock=in_stock is not None)
         sides = None
         if takes_all_sides and difference is not None:
@@ -145,7 +145,7 @@ class _Trial:
     def _differences(self, eager: Explored, found: Mapping[Plan, Run]) -> dict[Plan, Difference]:
         """Return where a call shows first what eager execution does not, of each plan."""
         at = {
-            plan: _first([eager.runs[plan].shown], [run.shown], self.way.backend)
+            plan: first_of([eager.runs[plan].shown], [run.shown], self.way.backend)
             for plan, run in found.items()
             if not run.failed
         }
@@ -157,7 +157,7 @@ def _why_not_asked(eager: Explored) -> str:
     asked, plain = eager.runs[()], eager.plain
     if asked.failed or plain.failed:
         return f"in eager execution: {plain.failed or asked.failed}"
-    at = _first([plain.shown], [asked.shown], None)
+    at = first_of([plain.shown], [asked.shown], None)
     if at is None:
         return ""
     return f"where jumps ask it does something else: {at.where} is {at.mended}, and was {at.eager}"
@@ -172,9 +172,10 @@ def _require(runs: object, sides: object, seconds: object) -> None:
         raise CallError(f"verify(seconds=...) takes a positive number of seconds, got {seconds!r}")
 
 
-def _first(
+def first_of(
     expected: Sequence[Observed], found: Sequence[Observed], backend: str | None
 ) -> Difference | None:
+    """Return where calls by a back end differ first from eager ones, or None."""
     is_exact = backend in (None, *EXACT)
     for call, (one, other) in enumerate(zip(expected, found, strict=True), 1):
         for aspect in ASPECTS:

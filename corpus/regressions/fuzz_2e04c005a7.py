@@ -21,7 +21,7 @@ def doubled(x):
     return x * 2
 
 
-bcmend.register_substitute(opaque, doubled)
+bcmend.register_capture(opaque, doubled)
 
 
 class Block(nn.Module):

@@ -15,7 +15,7 @@ class Meter:
 
     def read(self):
         sys._getframe()
-bcmend.register_substitute(Meter.read, lambda self: 1)
+bcmend.register_capture(Meter.read, lambda self: 1)
 
 def make():
 

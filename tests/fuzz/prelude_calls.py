@@ -68,7 +68,7 @@ def plain_framed(x, own=False):
     return x.abs() if own else x - 1
 
 
-bcmend.register_substitute(framed, plain_framed)
+bcmend.register_capture(framed, plain_framed)
 """,
     """
 def cautious(x):
@@ -80,7 +80,7 @@ def careful(x):
     return x * 2 if x.sum() > 0 else cautious(x)
 
 
-bcmend.register_substitute(cautious, careful)
+bcmend.register_capture(cautious, careful)
 """,
     """
 class Probe:
@@ -103,9 +103,9 @@ class Probe:
 
 probe = Probe(1)
 other_probe = Probe(2)
-bcmend.register_substitute(probe.measure, lambda x: x + 1)
-bcmend.register_substitute(Probe.level, torch.abs)
-bcmend.register_substitute(other_probe, lambda x: x - 2)
+bcmend.register_capture(probe.measure, lambda x: x + 1)
+bcmend.register_capture(Probe.level, torch.abs)
+bcmend.register_capture(other_probe, lambda x: x - 2)
 """,
     """
 @torch.compiler.disable
@@ -118,7 +118,7 @@ def untraced(x):
     return x + 3
 
 
-bcmend.register_substitute(untraced, apart)
+bcmend.register_capture(untraced, apart)
 """,
     """
 import dataclasses

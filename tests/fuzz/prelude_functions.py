@@ -85,7 +85,7 @@ def doubled(x):
     return x * 2
 
 
-bcmend.register_substitute(opaque, doubled)
+bcmend.register_capture(opaque, doubled)
 """,
     """
 def bounded(x, limit=50.0):

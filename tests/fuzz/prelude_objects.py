@@ -47,7 +47,7 @@ class Meter:
         return self.value + 1
 
 
-bcmend.register_substitute(Meter.read, lambda self: self.value + 1)
+bcmend.register_capture(Meter.read, lambda self: self.value + 1)
 """,
     """
 child = logger.getChild("child")

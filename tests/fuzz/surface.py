@@ -141,10 +141,10 @@ def _bad_input(program: Program, subject: Any, source: random.Random) -> Iterato
     target: Any = source.choice((3, "no name", "", None))
     yield from _refuses(f"output {target!r}", lambda: bcmend.register_output(target))
     yield from _refuses(
-        f"substitute for {target!r}", lambda: bcmend.register_substitute(target, print)
+        f"substitute for {target!r}", lambda: bcmend.register_capture(target, print)
     )
-    yield from _refuses("substitute 3", lambda: bcmend.register_substitute(print, 3))  # type: ignore[arg-type]
-    yield from _refuses("itself", lambda: bcmend.register_substitute(print, print))
+    yield from _refuses("substitute 3", lambda: bcmend.register_capture(print, 3))  # type: ignore[arg-type]
+    yield from _refuses("itself", lambda: bcmend.register_capture(print, print))
     if _code_of(subject) is not code:
         yield "bad input: another code object"
     try:
@@ -196,8 +196,8 @@ def _registered(program: Program, subject: Any, source: random.Random) -> Iterat
     sink = io.StringIO()
     bcmend.register_output(sink.write)
     bcmend.register_output("package.module.Class.method", returns_none=True)
-    bcmend.register_substitute("package.module.function", abs)
-    bcmend.register_substitute(sink.getvalue, str)
+    bcmend.register_capture("package.module.function", abs)
+    bcmend.register_capture(sink.getvalue, str)
     yield from _wrong_report(bcmend.report(subject))
 
 

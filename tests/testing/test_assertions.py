@@ -64,7 +64,7 @@ def test_a_model_that_is_equal_gives_its_verdict() -> None:
 
 
 def test_a_difference_fails_with_the_text_of_the_verdict() -> None:
-    bcmend.register_substitute(models.step, lambda x: x * 3)
+    bcmend.register_capture(models.step, lambda x: x * 3)
     with pytest.raises(AssertionError, match=r"Steps: differs in 2 calls(.|\n)*call 1, result"):
         testing.assert_same_as_eager(models.Steps(), ONES)
 
@@ -136,3 +136,44 @@ def test_importing_them_imports_no_torch() -> None:
     assert set(testing.__all__) <= set(dir(testing))
     with pytest.raises(AttributeError, match="no attribute 'one_graph'"):
         testing.one_graph  # noqa: B018
+
+
+def _halved(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:
+    return torch.from_numpy(x.detach().numpy() / by)
+
+
+def test_a_capture_that_is_equal_passes() -> None:
+    bcmend.register_capture(_halved, lambda x, by=2.0: x.detach() / by)
+    values = testing.tensors("float32 float64", dims=[1])
+    testing.check_capture(_halved, testing.domain("target(t)", t=values), programs=9, seed=1)
+
+
+def test_a_capture_that_differs_fails_with_the_program() -> None:
+    bcmend.register_capture(_halved, lambda x, by=2.0: x.detach() * 0.5)
+    values = testing.tensors("int64", dims=[1])
+    with pytest.raises(AssertionError, match=r"def program(.|\n)*result = target\(t, 3\)"):
+        testing.check_capture(_halved, testing.domain("target(t, 3)", t=values), programs=9)
+
+
+def test_a_call_that_is_not_captured_fails() -> None:
+    with pytest.raises(AssertionError, match="not captured in one graph"):
+        testing.check_capture(open, testing.domain("target('/dev/null').name"), programs=9)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: testing.check_capture(_halved, "target(t)"),  # type: ignore[arg-type]
+        lambda: testing.check_capture(3, testing.domain("target()")),  # type: ignore[arg-type]
+        lambda: testing.check_capture(_halved, testing.domain("target()"), programs=0),
+        lambda: testing.domain("target(", t=testing.given("1")),
+        lambda: testing.domain("target(t)", t="1"),  # type: ignore[arg-type]
+        lambda: testing.domain("target(t)", t=testing.given()),
+        lambda: testing.tensors("float33"),
+        lambda: testing.arrays(dims=[7]),
+        lambda: testing.given("1") | testing.constants("1"),
+    ],
+)
+def test_wrong_domains_are_named(wrong: object) -> None:
+    with pytest.raises(CallError):
+        wrong()  # type: ignore[operator]

@@ -31,7 +31,7 @@ def test_equal(same_as_eager):
     assert same_as_eager(models.Branch(), ONES).equal
 
 def test_differs(same_as_eager):
-    bcmend.register_substitute(models.step, lambda x: x * 3)
+    bcmend.register_capture(models.step, lambda x: x * 3)
     same_as_eager(models.Steps(), ONES)
 
 @pytest.mark.graph_breaks(max=1)

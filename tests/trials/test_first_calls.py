@@ -97,7 +97,7 @@ def test_what_differs_is_withdrawn_and_eager_execution_counts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     host = breaking()
-    bcmend.register_substitute(host, wrong)
+    bcmend.register_capture(host, wrong)
     program = _program(host)
     backend = Counting()
     compiled = torch.compile(program, backend=backend)
@@ -120,7 +120,7 @@ def test_what_no_site_alone_is_at_fault_for_is_compiled_as_without_bcmend(
 ) -> None:
     monkeypatch.setattr(first_calls, "_guilty", lambda *_: None)
     host = breaking()
-    bcmend.register_substitute(host, wrong)
+    bcmend.register_capture(host, wrong)
     program = bcmend.patch(_program(host), policy=FIRST)
     compiled = torch.compile(program, backend="eager")
     for _ in range(3):

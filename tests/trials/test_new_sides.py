@@ -178,7 +178,7 @@ _Make = Callable[[Callable[[Tensor], Tensor]], Callable[[Tensor], Tensor]]
 def _wrong_side(make: _Make, *, fullgraph: bool = False) -> tuple[Any, Any]:
     """Return a compiled program that has a substitute which is none on one side, and eagerly."""
     host = breaking()
-    bcmend.register_substitute(host, wrong)
+    bcmend.register_capture(host, wrong)
     program = bcmend.patch(make(host), policy=SIDES)
     return torch.compile(program, backend="eager", fullgraph=fullgraph), make(host)
 

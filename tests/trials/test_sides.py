@@ -88,7 +88,7 @@ def _with_a_wrong_side(*, nested: bool) -> Callable[[Tensor], Tensor]:
         torch._dynamo.graph_break()
         return x
 
-    bcmend.register_substitute(host, wrong)
+    bcmend.register_capture(host, wrong)
 
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -128,7 +128,7 @@ def fault() -> Callable[[Tensor], Tensor]:
     def host(x: Tensor) -> Tensor:
         return x * 3
 
-    bcmend.register_substitute(host, lambda x: x * 3 + 1)
+    bcmend.register_capture(host, lambda x: x * 3 + 1)
     return host
 
 

@@ -159,7 +159,7 @@ def test_what_differs_is_said_with_the_sites(other):
     torch.manual_seed(0)
     aspect, mended = DIFFERENT[other]
     with registrations_undone():
-        bcmend.register_substitute(programs.step, other)
+        bcmend.register_capture(programs.step, other)
         verdict = bcmend.verify(programs.Stepping(), X)
     found = verdict.difference
     assert (found.call, found.aspect, found.stock) == (1, aspect, False)
@@ -215,7 +215,7 @@ KEPT = {
 @pytest.mark.parametrize("other", KEPT, ids=lambda each: each.__name__)
 def test_which_objects_are_one_is_compared_and_globals_are(other):
     with registrations_undone():
-        bcmend.register_substitute(programs.keep, other)
+        bcmend.register_capture(programs.keep, other)
         found = bcmend.verify(programs.Keeping(), X).difference
     aspect, where, eager = KEPT[other]
     assert (found.aspect, found.eager) == (aspect, eager)
@@ -224,7 +224,7 @@ def test_which_objects_are_one_is_compared_and_globals_are(other):
 
 def test_what_is_one_in_both_is_equal():
     with registrations_undone():
-        bcmend.register_substitute(programs.keep, kept_as_it_is)
+        bcmend.register_capture(programs.keep, kept_as_it_is)
         assert bcmend.verify(programs.Keeping(), X).equal
 
 
@@ -258,14 +258,14 @@ def test_a_tensor_may_be_a_new_one():
 
 def test_an_exception_that_does_not_come_is_a_difference():
     with registrations_undone():
-        bcmend.register_substitute(programs.fail, values)
+        bcmend.register_capture(programs.fail, values)
         found = bcmend.verify(programs.Failing(), X).difference
     assert (found.aspect, found.mended) == ("exception", "None")
 
 
 def test_gradients_are_compared_in_training():
     with registrations_undone():
-        bcmend.register_substitute(programs.step, other_gradients)
+        bcmend.register_capture(programs.step, other_gradients)
         assert bcmend.verify(programs.Stepping(), X).equal
         found = bcmend.verify(programs.Stepping(), X, train=True).difference
     assert (found.aspect, found.call) == ("gradients", 1) and ".grad" in found.where
@@ -273,7 +273,7 @@ def test_gradients_are_compared_in_training():
 
 def test_values_need_only_be_close_with_a_compiler():
     with registrations_undone():
-        bcmend.register_substitute(programs.step, values)
+        bcmend.register_capture(programs.step, values)
         assert bcmend.verify(programs.Stepping(), X, backend="aot_eager").difference is not None
     big = X * 1000
     for closer, further in ((big + 0.05, big + 0.2), (big, big * torch.nan), (big, big.long())):
@@ -328,7 +328,7 @@ def test_it_works_in_this_process(monkeypatch):
     assert verdict.equal and verdict.sites and not verdict.is_copied
     assert torch.equal(torch.get_rng_state(), state)
     with registrations_undone():
-        bcmend.register_substitute(programs.step, dtype)
+        bcmend.register_capture(programs.step, dtype)
         assert bcmend.verify(programs.Stepping(), X).difference.aspect == "result"
 
 

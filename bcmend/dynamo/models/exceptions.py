@@ -77,33 +77,6 @@ def set_arguments_of_object(
     effects.store_attr(error, "args", compat.TupleVariable(list(arguments)))
 
 
-class Noted(compat.ExceptionVariable):
-    """An exception of a class of Python's own that the call has made and given notes."""
-
-    notes: compat.VariableTracker
-
-    @methods.implements(methods.GETATTR)
-    def _read(self, tx: compat.Tracer, name: str) -> Any:
-        return self.notes if name == "__notes__" else getattr(super(), methods.GETATTR)(tx, name)
-
-    def reconstruct(self, codegen: Any) -> None:
-        super().reconstruct(codegen)
-        codegen.dup_top()
-        codegen(self.notes)
-        codegen.extend_output(codegen.rot_n(2))
-        codegen.store_attr("__notes__")
-
-
-def notes_of(error: Any) -> Any:
-    """Return the list of notes of an exception; ``None`` where it has none that is known."""
-    return vars(error).get("notes")
-
-
-def give_notes(error: Any, notes: compat.VariableTracker) -> None:
-    """Give notes to an exception of a class of Python's own, which has had none."""
-    error.__class__, error.notes = Noted, notes
-
-
 def take_arguments(error: Any, arguments: list[compat.VariableTracker]) -> None:
     """Give the model inside that of an exception of the program, in torch 2.13, other ``args``.
 

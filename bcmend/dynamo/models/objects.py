@@ -30,7 +30,7 @@ REBUILT: Final = frozenset(
     SliceVariable UserDefinedDictVariable UserDefinedExceptionObjectVariable
     UserDefinedObjectVariable
     """.split()
-).union(each.__name__ for each in (*FROM_ATTRIBUTES, exceptions.Noted))
+).union(each.__name__ for each in FROM_ATTRIBUTES)
 
 
 #: The name of the model of a function that Dynamo does not trace.

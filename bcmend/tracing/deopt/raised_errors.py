@@ -106,11 +106,21 @@ _OF_GRAPHS: Final = (
 _ENGINE: Final = (f"{frames.TORCH}autograd/graph.py", "_engine_run_backward")
 
 
+_OF_A_FUNCTION: Final = "_bcmend_of_a_function"
+
+
+def note_of_a_function(error: Exception) -> None:
+    """Have ``error``, which a function of the user inside of a graph has raised, be of that."""
+    vars(error)[_OF_A_FUNCTION] = True
+
+
 def is_of_an_operation(error: BaseException, traceback: TracebackType | None) -> bool:
     """Return whether an operation of a graph is known to have raised ``error``.
 
     ``traceback`` begins with the entry behind the frame that called the graph.
     """
+    if _OF_A_FUNCTION in vars(error):
+        return True
     if not _may_be_of_an_operation(error) or not _hooks_leave_frames():
         return False
     is_inside = False

@@ -57,7 +57,7 @@ from bcmend.tracing.indexing import (
 )
 from bcmend.tracing.loops import loop_breaks, mask_loops, open_ranges
 from bcmend.tracing.numbers import number_inputs
-from bcmend.tracing.opaque import assignments, numbered_calls, scripted_modules
+from bcmend.tracing.opaque import assignments, numbered_calls, registered_calls, scripted_modules
 from bcmend.tracing.recurrent import layers, packed_sequences
 from bcmend.tracing.speculation import done_while_tracing, hooks_in_arms, missing_attributes
 from bcmend.tracing.substitutes import (

@@ -13,10 +13,8 @@ from typing import Any, Final
 from bcmend.dynamo import compat, frames, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import exceptions, methods, objects
-from bcmend.dynamo.values import EXCEPTIONS, Value, constant, function_of
-from bcmend.tracing.output import exception_flow, shown_exceptions
-from bcmend.tracing.substitutes.dispatch import ReplacedCall as SubstitutedCall
-from bcmend.tracing.substitutes.dispatch import answers_to, unequal
+from bcmend.dynamo.values import EXCEPTIONS, Value, constant
+from bcmend.tracing.output import exception_flow
 
 #: Exceptions whose constructor sets ``args`` and nothing else.
 _PLAIN: Final = (
@@ -71,42 +69,6 @@ def _call_of_type(call: Call) -> Answer:
         if _construct(call.tx, call.owner.fn.__init__, made.realize(), rest):
             return constant(None)
     return PASS
-
-
-def _append_note(error: Any, note: str) -> None:
-    """Do what ``error.add_note(note)`` does, for the trace of an object of the program."""
-    try:
-        notes = error.__notes__
-    except AttributeError:
-        notes = error.__notes__ = []
-    notes.append(note)
-
-
-def _is_string(value: Value) -> bool:
-    return value.is_python_constant() and isinstance(value.as_python_constant(), str)
-
-
-@answers_to("add note")
-def _add_note(call: SubstitutedCall) -> Answer:
-    """Answer ``error.add_note(note)``."""
-    tx, error = call.tx, call.owner
-    if len(call.args) != 1 or call.kwargs or not isinstance(error, EXCEPTIONS):
-        return PASS
-    note = call.args[0].realize()
-    if not (isinstance(note, compat.StringFormatVariable) or _is_string(note)):
-        return PASS
-    if shown_exceptions.has_shown(tx):
-        raise unequal("output has shown an exception before")
-    if type(error) is compat.UserDefinedExceptionObjectVariable:
-        return function_of(tx, _append_note).call_function(tx, [error, note], {})
-    if error.source is not None:
-        raise unequal("an exception that the call has not made")
-    notes = exceptions.notes_of(error)
-    if notes is None:
-        notes = compat.ListVariable([], mutation_type=compat.ValueMutationNew())
-        exceptions.give_notes(error, notes)
-    notes.call_method(tx, "append", [note], {})
-    return constant(None)
 
 
 @handlers.method(compat.SetAttrBuiltinVariable, methods.CALL_SETATTR, _PURPOSE, place=2)

@@ -5,6 +5,9 @@ from before take these. That goes wrong where the other one is taken for the con
 are gone or elsewhere, and for a deque that holds a limited number of items: Dynamo has no limit of
 one that it is given, and putting all into it drops what was put in at its left end. The model of
 such a deque gets its limit here, so that its contents are right at any moment.
+
+An array of numpy, or a tensor of a subclass, that the call has made is one object, wherever it is
+put: Dynamo makes one at each place.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from typing import Any, Final
 from bcmend.dynamo import compat, handlers, hooks
 from bcmend.dynamo.handlers import PASS, Answer, Call
 from bcmend.dynamo.models import containers, methods
+from bcmend.dynamo.slots import Slot
+from bcmend.dynamo.values import example_of
 
 UNTIL: Final = {
     "test_a_queue_that_was_changed_is_put_elsewhere_as_a_copy": "2.15",
@@ -82,9 +87,28 @@ def _add_cache(inner: Any, codegen: compat.PyCodegen, value: Any) -> None:
 @hooks.around(compat.PyCodegen, methods.CALL, _NO_COPY, gate=hooks.of_builder)
 def _write(inner: Any, codegen: compat.PyCodegen, value: Any, allow_cache: bool = True) -> None:
     """Write code for a value; new contents that lie on the stack are not what comes next."""
+    is_made = type(value).__name__ in _MADE_OF_RESULTS
+    if is_made and value.source is None and allow_cache:
+        _write_once(inner, codegen, value)
+        return
     inner(codegen, value, allow_cache)
     if not allow_cache:
         codegen.clear_tos()
+
+
+#: The models of what Dynamo makes of a result of the graph, at each place that has it.
+_MADE_OF_RESULTS: Final = frozenset(["NumpyNdarrayVariable", "TensorWithTFOverrideVariable"])
+_FIRST: Final[Slot[dict[int, Any]]] = Slot(dict, rolls_back=True)
+
+
+def _write_once(inner: Any, codegen: compat.PyCodegen, value: Any) -> None:
+    """Write code for an object that is made of a result: one object, wherever it stands."""
+    first = _FIRST.of(codegen.tx.output).setdefault(id(example_of(value)), value)
+    codegen.uses[first] += 1
+    inner(codegen, first, True)
+    if first in codegen.tempvars and codegen.tempvars[first] is None:
+        codegen.dup_top()
+        codegen.add_cache(first)
 
 
 @handlers.method(compat.DequeVariable, methods.CALL_METHOD, "copies of deques have their limit")

@@ -172,7 +172,7 @@ class Merger:
             are_objects = one.mutation_type is not None and type(one) is type(other)
             return self._join(one, other) if are_objects else _merge_constants(one, other)
         if (number := self._number_of_both(one, other)) is not None:
-            return self.adopt(number)
+            return self._number(number, one, other)
         if type(one) is not type(other):
             raise Refusal(
                 "arms-differ", f"{_describe(one)} on one side, {_describe(other)} on the other"
@@ -187,7 +187,7 @@ class Merger:
         if None in forms:
             return None
         if forms[0] == forms[1]:
-            return one
+            return other if self._is_older(other) else one
         for number, symbols in zip((other, one), self.fixed(), strict=True):
             is_equal = symbols and len({each.xreplace(symbols) for each in forms}) == 1
             is_of_arm = isinstance(number, compat.SymNodeVariable) and self.belongs(number)
@@ -196,6 +196,15 @@ class Merger:
         if isinstance(one, compat.SymNodeVariable) and isinstance(other, compat.SymNodeVariable):
             raise Refusal("arms-differ", "numbers that depend on the data differ")
         return None
+
+    def _number(self, number: Any, one: Any, other: Any) -> Build:
+        """Plan the number that both sides have; each computes it where both are of arms."""
+        if self._is_older(number) or not is_unbacked(number):
+            return self.adopt(number)
+        first, second = (self.tensor_behind(each) for each in (one, other))
+        if first is None or second is None:
+            raise Refusal("arms-differ", "a number taken out of a tensor inside an arm")
+        return self._taken(number, self.merge(first, second))
 
     def adopt(self, value: Value, *, then_side: bool | None = None) -> Build:
         """Plan to bring a value that only one side has into the main trace."""
@@ -260,7 +269,10 @@ class Merger:
         tensor = self.tensor_behind(value)
         if tensor is None:
             raise Refusal("arms-differ", "a number taken out of a tensor inside an arm")
-        plan = self.adopt(tensor, then_side=then_side)
+        return self._taken(value, self.adopt(tensor, then_side=then_side))
+
+    def _taken(self, value: Any, plan: Build) -> Build:
+        """Plan to take a number of an arm out of the tensor that comes along for it."""
         limits = shape_env.limits_of(value)
         if shape_env.may_overflow(limits):
             raise Refusal("arms-differ", "a number that may be more than 64 bits hold")

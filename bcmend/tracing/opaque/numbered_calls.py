@@ -185,7 +185,7 @@ def _asks_in_backward(
     if not name or not torch.is_grad_enabled():
         return False
     try:
-        call = _written(name, args, kwargs)
+        call = call_of(name, args, kwargs)
     except operator.NotWritten:
         return False
     examples, given = call.examples(), call.given
@@ -213,10 +213,10 @@ def _as_operator(
     if not name or policy is None or _may_draw(function, args, kwargs):
         return None
     try:
-        call = _written(name, args, kwargs)
+        call = call_of(name, args, kwargs)
     except operator.NotWritten:
         return None
-    results = _results(tx, call)
+    results = results_of(tx, call)
     if not results or (written is not None and not _fits(results[0], written)):
         return None
     site = site_table.site_being_traced(tx, frames.resumed(tx.f_code), "call", "call")
@@ -227,7 +227,7 @@ def _as_operator(
     if written is not None:  # the backward needs what it was
         call.given.tensors[0] = written.call_method(tx, "clone", [], {})
     rerun_policy.note(tx)  # what fails inside a graph that stock has not made
-    items = _emitted(tx, call, is_recorded=_is_recorded(results[0]))
+    items = emitted(tx, call, is_recorded=is_recorded(results[0]))
     reason = "computes something whose size" if name in ALIKE else "is handed a number that"
     site.mended("operator", f"{name} {reason} the data decide")
     if written is not None:
@@ -247,7 +247,7 @@ def _may_draw(function: Any, args: Sequence[Value], kwargs: Given) -> bool:
 # The form of a call
 
 
-def _written(name: str, args: Sequence[Value], kwargs: Given) -> _Call:
+def call_of(name: str, args: Sequence[Value], kwargs: Given) -> _Call:
     """Return the call as the operator is given it.
 
     Raises:
@@ -284,7 +284,7 @@ def _number(value: compat.SymNodeVariable, given: operator.Form) -> list[Any]:
     raise operator.NotWritten(type(number).__name__)
 
 
-def _emitted(tx: compat.Tracer, call: _Call, *, is_recorded: bool) -> list[Value]:
+def emitted(tx: compat.Tracer, call: _Call, *, is_recorded: bool) -> list[Value]:
     """Write the operator into the graph, and return its results."""
     given = call.given
     tensors = given.tensors
@@ -301,7 +301,7 @@ def _emitted(tx: compat.Tracer, call: _Call, *, is_recorded: bool) -> list[Value
 # What the call gives, whatever the number
 
 
-def _results(tx: compat.Tracer, call: _Call) -> list[Any]:
+def results_of(tx: compat.Tracer, call: _Call) -> list[Any]:
     """Return what a call gives for some numbers; nothing where the graph cannot have it so.
 
     It can where the results are new tensors of one form for all numbers, and no argument changes.
@@ -341,7 +341,7 @@ def _form_of(result: Any) -> tuple[Any, ...]:
     return type(result), *forms
 
 
-def _is_recorded(result: Any) -> bool:
+def is_recorded(result: Any) -> bool:
     return any(each.requires_grad for each in _tensors(result))
 
 

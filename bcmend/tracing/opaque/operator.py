@@ -9,10 +9,12 @@ graphs with the operator can be written to a cache.
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import json
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,8 +24,10 @@ import torch
 from torch import Tensor
 
 from bcmend.dynamo import compat, operators
+from bcmend.errors import CaptureError
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
+from bcmend.tracing.deopt import raised_errors
 from bcmend.tracing.opaque.hidden_sizes import ALIKE
 
 _FAKE_LOG: Final = logging.getLogger("torch._subclasses.fake_tensor")
@@ -81,7 +85,31 @@ def name_of(function: Any) -> str:
     return name if is_found else ""
 
 
+#: Functions that are no torch's own, and what is run in their place on fake tensors, by name.
+_REGISTERED: Final[dict[str, tuple[Callable[..., Any], Callable[..., Any]]]] = {}
+
+
+def registered(function: Callable[..., Any], fake: Callable[..., Any]) -> str:
+    """Return the name by which the operator finds a function of the user.
+
+    A graph in a cache calls, in another process, what has the name there: so the name holds the
+    code of both.
+    """
+    code = [getattr(getattr(each, "__code__", None), "co_code", b"") for each in (function, fake)]
+    place = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+    name = f"{_OF_USERS}{place}.{hashlib.blake2b(b''.join(code), digest_size=8).hexdigest()}"
+    if _REGISTERED.setdefault(name, (function, fake)) != (function, fake):
+        name = f"{name}.{uuid.uuid4().hex}"  # another one like it, which no other process may find
+        _REGISTERED[name] = function, fake
+    return name
+
+
+_OF_USERS: Final = "registered:"
+
+
 def _function(name: str) -> Callable[..., Any]:
+    if name.startswith(_OF_USERS):
+        return _REGISTERED[name][0]
     found: Any = functools.reduce(getattr, name.split("."), torch)
     return found  # type: ignore[no-any-return]
 
@@ -176,6 +204,8 @@ def _called(name: str, form: str, given: Values, *, is_traced: bool = False) -> 
     arguments = map(given.argument, parts)
     keywords = {key: given.argument(each) for key, each in named.items()}
     function = ALIKE.get(name) if is_traced else None
+    if is_traced and name.startswith(_OF_USERS):
+        function = _REGISTERED[name][1]
     return (function or _function(name))(*arguments, **keywords)
 
 
@@ -235,7 +265,28 @@ def _run(name: str, form: str, *given: Any) -> list[Tensor]:
     tensors, floats, integers, sizes, records = given
     values = Values(tensors, [each.item() for each in floats], integers, sizes)
     with torch.set_grad_enabled(records):  # some have other kernels where autograd records
+        if name.startswith(_OF_USERS):
+            return _run_registered(name, form, values)
         return _listed(_called(name, form, values))
+
+
+def _run_registered(name: str, form: str, values: Values) -> list[Tensor]:
+    """Call a function of the user, and require of it what ``register_capture`` asks for."""
+    try:
+        result = _called(name, form, values)
+    except Exception as error:
+        raised_errors.note_of_a_function(error)
+        raise
+    results = list(result) if isinstance(result, (tuple, list)) else [result]
+    memory = [each.untyped_storage()._cdata for each in values.tensors]
+    for each in results:
+        if not isinstance(each, Tensor) or each.untyped_storage()._cdata in memory:
+            function = _REGISTERED[name][0]
+            raise CaptureError(
+                f"{function!r} was registered with opaque=...: it has to return new tensors, and"
+                f" returned {'a view of an argument' if isinstance(each, Tensor) else repr(each)}"
+            )
+    return results
 
 
 def _fake(name: str, form: str, *given: Any) -> list[Tensor]:

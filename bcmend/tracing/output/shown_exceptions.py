@@ -7,25 +7,15 @@ the trace does not know what eager execution would show, the site is withdrawn.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from bcmend.delivery import grad_fn_label, tracebacks
 from bcmend.dynamo import compat, frames, snapshots, values
 from bcmend.dynamo.models import exceptions, objects
-from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.values import Value, constant, example_of
 from bcmend.tracing.output import exception_flow
 from bcmend.tracing.search.falsified import falsify
 from bcmend.tracing.sites.refusal import Refusal, attempt
 from bcmend.tracing.sites.site_table import LiveSite
-
-#: Whether a record shows an exception that the trace may change from then on.
-_HAS_SHOWN: Final = Slot(bool, rolls_back=False)
-
-
-def has_shown(tx: compat.Tracer) -> bool:
-    """Return whether output of the call has shown an exception so far."""
-    return _HAS_SHOWN.of(tx.output)
 
 
 def as_of_now(
@@ -38,8 +28,6 @@ def as_of_now(
     """
     given = [each for each in _held_by(tx, inputs) if isinstance(each, compat.ExceptionVals)]
     handled = exceptions.handled_in(tx)[-1:] if shows_tracebacks else []
-    if handled or given:
-        _HAS_SHOWN.put(tx.output, True)
     if not exception_flow.has_raised(tx):
         return action, inputs
     rows = attempt(lambda: _shown(tx, [*handled, *given], with_tracebacks=shows_tracebacks))

@@ -9,15 +9,12 @@ runs, as eager execution does not. ``torch.Tensor`` keeps the type of the array 
 ``repeat_interleave`` by a tensor of counts makes an index, and a size, anew in each call.
 ``torch.tensor`` of a range up to a number out of a tensor is ``torch.arange``.
 A number of numpy's is a double to ``torch.tensor``.
-``numpy.ndindex`` of known sizes is a list of all places.
 ``tensor.random_`` between two bounds has a keyword of Python's for a name in a graph.
 """
 
 from __future__ import annotations
 
 import inspect
-import itertools
-import math
 import operator
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +25,6 @@ import torch
 from bcmend import meta_keys
 from bcmend.dynamo import compat, fx_graph, handlers
 from bcmend.dynamo.handlers import PASS, Answer
-from bcmend.dynamo.models import containers
 from bcmend.dynamo.values import (
     Value,
     constant,
@@ -141,34 +137,6 @@ def _coordinates(call: ReplacedCall) -> Answer:
         return PASS
     indices, values, size = (each.realize() for each in call.args)
     return coordinates.sparse_tensor(indices, values, size) or PASS
-
-
-#: Beyond as many places the graph is broken rather than a loop over them unrolled.
-_PLACES_AT_MOST: Final = 1024
-
-
-@answers_to("places")
-def _places(call: ReplacedCall) -> Answer:
-    """Answer ``numpy.ndindex(*sizes)`` and ``numpy.ndindex(sizes)``."""
-    given = [each.realize() for each in call.args]
-    if len(given) == 1 and isinstance(given[0], compat.TupleVariable):
-        given = [each.realize() for each in given[0].items]
-    if call.kwargs or not all(open_ranges.is_number(each) for each in given):
-        return PASS
-    if any(map(is_unbacked, given)):
-        return PASS
-    sizes = [
-        int(each.evaluate_expr() if is_symbolic_int(each) else each.as_python_constant())
-        for each in given
-    ]
-    if any(each < 0 for each in sizes) or math.prod(sizes) > _PLACES_AT_MOST:
-        return PASS
-    places = itertools.product(*map(range, sizes))
-    found = containers.new_list(compat.TupleVariable([*map(constant, each)]) for each in places)
-    iterator: Answer = compat.VariableTracker.build(call.tx, iter).call_function(
-        call.tx, [found], {}
-    )
-    return iterator
 
 
 @answers_to("one hot")

@@ -1,11 +1,10 @@
-"""Code that asks for the state of torch: whether it is compiled, default device, threads.
+"""Code that asks for the state of torch: whether it is compiled, and the default device.
 
 Some models take another path then. Where that path raises, or breaks the graph, what eager
 execution takes may be captured: the code is traced again, and told that it is not compiled.
 
 Dynamo guards the default device, but does not answer what it is. Where modes are on its stack,
-nothing is answered here either. It guards the number of threads as well, and traces no call that
-sets it.
+nothing is answered here either.
 
 The signature of a method of an object that the call has made (``Module.__setattr__`` asks for that
 of ``register_buffer``) is that of its function, which Dynamo takes apart without knowing where it
@@ -61,12 +60,6 @@ def _default_device(
         return constant(torch.get_default_device())
     found: Value | None = None if before is None else before(called, tx, *given, **named)
     return found
-
-
-@answers_to("threads")
-def _number_of_threads(call: ReplacedCall) -> Answer:
-    """Answer ``torch.get_num_threads()``."""
-    return PASS if call.args or call.kwargs else constant(torch.get_num_threads())
 
 
 _SIGNATURES: Final[Slot[dict[FunctionType, inspect.Signature]]] = Slot(dict, rolls_back=False)

@@ -92,20 +92,6 @@ def check_past_a_finally() -> Program:
     return program
 
 
-@pattern(signs, GUARD)
-def exception_that_gets_a_note() -> Program:
-    def program(x: Tensor) -> Tensor:
-        try:
-            if x.sum() < 0:
-                raise ValueError("negative")
-        except ValueError as error:
-            error.add_note(f"of {tuple(x.shape)}")
-            raise
-        return x * 2
-
-    return program
-
-
 @pattern(signs, GUARD, OUTPUT)
 def check_caught_and_told() -> Any:
     class Net(torch.nn.Module):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
+import numpy
 import pytest
 import sympy
 import torch
@@ -946,3 +947,15 @@ def test_a_method_that_is_replaced_goes_on() -> None:
     compiled(torch.ones(1))
     Layer.activation = lambda self, x: x * 10  # type: ignore[method-assign]
     assert compiled(torch.ones(1)).item() == 1
+
+
+def test_an_array_in_two_places_is_two_arrays() -> None:
+    """``_write_once`` in ``bcmend/tracing/handlers/written_back.py``"""
+
+    def program(x: Any, held: dict[str, Any]) -> None:
+        held["one"] = numpy.sin(x)
+        held["other"] = held["one"]
+
+    held: dict[str, Any] = {}
+    torch.compile(program, backend="eager", fullgraph=True)(numpy.ones(2), held)
+    assert held["one"] is not held["other"]

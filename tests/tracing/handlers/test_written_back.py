@@ -7,9 +7,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 import bcmend
 
@@ -239,3 +241,70 @@ def test_containers_have_what_they_have_in_eager_execution(program: Callable[...
 
     expected = outcomes(program)
     assert outcomes(torch.compile(bcmend.patch(program), backend="eager")) == expected
+
+
+class _Own(torch.Tensor):
+    """A subclass, of which Dynamo makes an object around each result."""
+
+
+def _drawn(x: Tensor, held: dict[str, Any]) -> Any:
+    a = numpy.random.rand(2)
+    held["one"] = a
+    if x.sum() > 0:
+        held["other"] = held["one"]
+    return a, held["one"]
+
+
+def _changed_in_place(x: Tensor, held: dict[str, Any]) -> Any:
+    a = numpy.sin(numpy.ones(3))
+    held["one"] = a
+    a += 1
+    if x.sum() > 0:
+        held["other"] = a
+    a[0] = 7
+    return a, [a, {"a": a}]
+
+
+def _views(x: Tensor, held: dict[str, Any]) -> Any:
+    a = numpy.random.rand(3)
+    b = a[1:]
+    held["one"] = a, b
+    if x.sum() > 0:
+        held["other"] = b
+    return a, b, a[1:]
+
+
+def _of_a_subclass(x: Tensor, held: dict[str, Any]) -> Any:
+    b = x.as_subclass(_Own) * 2
+    held["one"] = b
+    if x.sum() > 0:
+        held["other"] = [b, b]
+    return b
+
+
+def _of_an_argument(x: Tensor, held: dict[str, Any]) -> Any:
+    b = numpy.sin(held["given"])
+    held["one"], held["given"] = b, held["given"]
+    if x.sum() > 0:
+        held["other"] = b
+    return held["given"], b
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize(
+    "program", [_drawn, _changed_in_place, _views, _of_a_subclass, _of_an_argument]
+)
+def test_what_is_made_of_a_result_is_one_object(
+    program: Callable[..., Any], fullgraph: bool
+) -> None:
+    def identities(called: Callable[..., Any]) -> list[list[int]]:
+        found = []
+        for x in (X, -X, X):
+            held: dict[str, Any] = {"given": numpy.ones(2)}
+            places = pytree.tree_leaves((called(x, held), held))
+            found.append([[each is other for other in places].index(True) for each in places])
+        return found
+
+    expected = identities(program)
+    compiled = torch.compile(bcmend.patch(program), backend="eager", fullgraph=fullgraph)
+    assert identities(compiled) == expected

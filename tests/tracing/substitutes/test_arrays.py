@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 import torch
-from torch import Tensor
 
 from bcmend.dynamo.handlers import PASS
 from bcmend.dynamo.values import constant
 from bcmend.tracing.substitutes.arrays import _tensor
-from tests.equivalence import Call, assert_equivalent, call
+from tests.equivalence import assert_equivalent, call
 from tests.tracing.in_trace import during_trace, substituted, trace
 
 ARRAY = numpy.array([1.0, 2.0])
@@ -145,46 +143,3 @@ def test_other_ranges_are_had_in_front_of_the_graph(program: Any) -> None:
         graphs=None,
         recompiles=None,
     )
-
-
-def _at_each_place(x: Tensor) -> Tensor:
-    result = torch.zeros_like(x)
-    for row, column in numpy.ndindex(x.shape):
-        if x[row, column] > 0:
-            result[row, column] = x[row, column] * (row + 2 * column)
-    return result
-
-
-def _at_each_row(x: Tensor) -> tuple[Tensor, list[Any]]:
-    result, found = torch.zeros_like(x), []
-    for place in numpy.ndindex(*x.shape[:1]):
-        if x[place].sum() > 0:
-            result[place] = x[place] * 2
-        found.append(place)
-    return result, [found, list(numpy.ndindex()), list(numpy.ndindex(2, 0))]
-
-
-@pytest.mark.parametrize("program", [_at_each_place, _at_each_row])
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_places_of_all_items(program: Callable[..., Any], backend: str) -> None:
-    def calls() -> list[Call]:
-        rows = torch.linspace(-2, 3, 6).reshape(2, 3)
-        return [call(rows), call(-rows), call(rows.roll(1, 1) - 0.5)]
-
-    assert_equivalent(
-        lambda: program, calls, fullgraph=True, backend=backend, training=backend != "eager"
-    )
-
-
-@pytest.mark.parametrize("sizes", [(-1,), (40, 30)])
-def test_places_of_other_sizes_break_the_graph(sizes: tuple[int, ...]) -> None:
-    def program(x: Tensor) -> Any:
-        try:
-            return x * len(list(numpy.ndindex(*sizes)))
-        except ValueError:
-            return x + 1
-
-    def calls() -> list[Call]:
-        return [call(torch.ones(2))]
-
-    assert_equivalent(lambda: program, calls, fullgraph=False, graphs=None, recompiles=None)

@@ -356,7 +356,7 @@ def test_registered_functions_are_traced_as_their_replacements() -> None:
     def program(x: Tensor) -> Tensor:
         return slow(x) + slow(x, by=3.0)
 
-    bcmend.register_substitute(slow, lambda x, by=2.0: x * by)
+    bcmend.register_capture(slow, lambda x, by=2.0: x * by)
     _equal(program, call(torch.ones(3)), call(torch.zeros(3)))
 
 
@@ -374,7 +374,7 @@ def test_registered_methods_are_given_their_object() -> None:
     def program(x: Tensor) -> Tensor:
         return one.apply(x) + other.apply(x)
 
-    bcmend.register_substitute(Scale.apply, lambda self, x: x * self.by)
+    bcmend.register_capture(Scale.apply, lambda self, x: x * self.by)
     assert torch.equal(_whole(program, torch.ones(2)), torch.full((2,), 5.0))
     one.by = 7.0
     assert torch.equal(_whole(program, torch.ones(2)), torch.full((2,), 10.0))
@@ -387,7 +387,7 @@ def test_a_replacement_may_call_what_it_replaces() -> None:
     def program(x: Tensor) -> Tensor:
         return halved(x)
 
-    bcmend.register_substitute(halved, lambda x: halved(x) + 0)
+    bcmend.register_capture(halved, lambda x: halved(x) + 0)
     _equal(program, call(torch.ones(3)), training=False)
 
 
@@ -403,7 +403,7 @@ def test_a_replacement_that_raises() -> None:
         except KeyError as error:
             return x, error.args
 
-    bcmend.register_substitute(checked, lambda x, count: checked(x * 1, count))
+    bcmend.register_capture(checked, lambda x, count: checked(x * 1, count))
     _equal(program, call(torch.ones(3)), training=False)
 
 
@@ -419,7 +419,7 @@ def test_a_replacement_may_use_what_is_around_it() -> None:
             return scaled(x)
         return x
 
-    bcmend.register_substitute(scaled, lambda x: x * weight)
+    bcmend.register_capture(scaled, lambda x: x * weight)
     compiled = bcmend.compile(program, backend="eager", fullgraph=True)
     assert torch.equal(compiled(torch.ones(3)), torch.ones(3))
     weight.fill_(4)

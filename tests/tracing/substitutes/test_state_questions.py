@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -146,25 +146,3 @@ def test_the_default_device_is_known_and_another_is_another_variant() -> None:
 def test_a_default_device_that_the_code_sets_is_left_to_torch() -> None:
     compiled = torch.compile(bcmend.patch(inside_of_a_mode), backend="eager")
     assert compiled(X).device == inside_of_a_mode(X).device
-
-
-@pytest.fixture
-def _threads_as_before() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("_threads_as_before")
-@pytest.mark.parametrize("fullgraph", [True, False])
-def test_the_number_of_threads(fullgraph: bool) -> None:
-    def program(x: Tensor) -> Tensor:
-        x = x + 1 if x.sum() > 0 else x
-        return x * torch.get_num_threads()
-
-    counting = Counting()
-    compiled = bcmend.compile(program, backend=counting, fullgraph=fullgraph)
-    for number in (1, 2, 1):
-        torch.set_num_threads(number)
-        assert compiled(X).equal(program(X)) and compiled(-X).equal(program(-X))
-    assert counting.runs == 6  # one graph in each call
