@@ -7,12 +7,14 @@ as `bcmend.verify` does. A program is text, so that one that differs can be run 
 
 from __future__ import annotations
 
+import functools
 import random
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from textwrap import indent
 from typing import Any, Final
@@ -169,7 +171,16 @@ def _calls(subject: TriedCall, way: Way) -> Calls:
     return run_apart(subject, attempt, is_copied=makes_copies(goes_back=way.trains))
 
 
+@functools.cache
+def _load_all() -> None:
+    """Import what each copy of the process would import anew."""
+    import_module("torch._dynamo")
+    for name in ("installer", "retrace", "told", "waiting"):
+        import_module(f"bcmend.patching.{name}")
+
+
 def _compared(subject: TriedCall, way: Way) -> Tried:
+    _load_all()
     expected = _calls(subject, replace(way, backend=None, is_mended=False, is_whole=False))
     found = _calls(subject, way)
     difference = first_of(expected.shown, found.shown, way.backend)

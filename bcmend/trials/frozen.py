@@ -222,7 +222,8 @@ def _values(value: Any, *, keeps_all: bool) -> Frozen:
     try:
         tensor = torch.from_numpy(value.copy(order="K")) if kind == "an array" else value
         plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-        data = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+        plain = plain.reshape(-1) if plain.numel() else plain.new_empty(0)  # its step may be 0
+        data = plain.view(torch.uint8).numpy().tobytes()
         stride = tensor.stride()
     except (RuntimeError, TypeError, NotImplementedError):  # sparse, nested, of a class of its own
         return Text(type(value).__qualname__, repr(value))

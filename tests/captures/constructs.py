@@ -42,8 +42,9 @@ def _operators() -> Iterator[tuple[str, Domain]]:
 def _builtins() -> Iterator[tuple[str, Domain]]:
     kinds = {"float": _FLOAT, "integer": _ANY_INTEGER, "truth": _TRUTH}
     for kind, values in kinds.items():
-        for name in "int float bool round abs str repr complex hash type".split():
+        for name in "int float bool round abs str repr complex type".split():
             yield f"{name}({kind})", domain(f"{name}(n)", n=values)
+        yield f"hash({kind})", domain("hash(n) if n == n else 0", n=values)  # else it is an address
         yield f"signs of {kind}", domain("(-n, +n, not n)", n=values)
         yield (
             f"types of {kind}",

@@ -112,3 +112,26 @@ def _written(x: Tensor, count: Tensor) -> tuple[Tensor, float]:
 def test_inductor_writes_and_hands_out_doubles_as_they_are() -> None:
     """Inductor keeps symbolic floats in single precision."""
     assert_equivalent(lambda: fresh(_written), _inputs, backend="inductor", graphs=1)
+
+
+def _of_both_arms(x: Tensor, truth: Tensor, count: Tensor) -> tuple[Tensor, Any, Any]:
+    is_so, number = truth.item(), count.item()
+    if x.sum() > 0:
+        rest, total = is_so % number, is_so + number
+    else:
+        rest, total = is_so % number, number + is_so
+        x = x * 3
+    return x + 1, rest, total
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_numbers_that_both_arms_compute_alike(backend: str) -> None:
+    def calls() -> list[Call]:
+        return [
+            call(torch.ones(2) * sign, torch.tensor(truth), torch.tensor(count))
+            for sign in (1.0, -1.0)
+            for truth in (True, False)
+            for count in (1, 3, -2)
+        ]
+
+    assert_equivalent(lambda: fresh(_of_both_arms), calls, backend=backend)
