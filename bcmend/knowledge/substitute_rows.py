@@ -200,7 +200,7 @@ def back(loss, y):
             "true, and a side exit where it does not hold",
             "a distribution of torch's validates its parameters or a sample",
             domain(
-                "torch.distributions.Normal(x, scale, validate_args=True).mean",
+                "torch.distributions.Normal(x, scale, validate_args=True).mean * 2",
                 scale=given("torch.tensor(1.0)", "torch.tensor(-1.0)", "torch.tensor(nan)"),
             ),
             "torch 2.13, distributions/distribution.py: Distribution.__init__",
@@ -211,7 +211,7 @@ def back(loss, y):
             "its answer",
             "the constraint is known while the call is traced",
             domain(
-                "torch.distributions.Uniform(x, high, validate_args=True).mean",
+                "torch.distributions.Uniform(x, high, validate_args=True).mean * 2",
                 high=given("torch.full((6,), 9.0)", "torch.zeros(6)"),
             ),
             "torch 2.13, distributions/distribution.py: Distribution.__init__",

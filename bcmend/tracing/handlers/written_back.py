@@ -7,7 +7,7 @@ one that it is given, and putting all into it drops what was put in at its left 
 such a deque gets its limit here, so that its contents are right at any moment.
 
 An array of numpy, or a tensor of a subclass, that the call has made is one object, wherever it is
-put: Dynamo makes one at each place.
+put: Dynamo makes one at each place. So is a tuple of constants.
 """
 
 from __future__ import annotations
@@ -91,6 +91,9 @@ def _write(inner: Any, codegen: compat.PyCodegen, value: Any, allow_cache: bool 
     if is_made and value.source is None and allow_cache:
         _write_once(inner, codegen, value)
         return
+    if type(value) is compat.TupleVariable and value.source is None and _load(codegen, value):
+        codegen.clear_tos()
+        return
     inner(codegen, value, allow_cache)
     if not allow_cache:
         codegen.clear_tos()
@@ -99,6 +102,38 @@ def _write(inner: Any, codegen: compat.PyCodegen, value: Any, allow_cache: bool 
 #: The models of what Dynamo makes of a result of the graph, at each place that has it.
 _MADE_OF_RESULTS: Final = frozenset(["NumpyNdarrayVariable", "TensorWithTFOverrideVariable"])
 _FIRST: Final[Slot[dict[int, Any]]] = Slot(dict, rolls_back=True)
+
+
+#: The tuples that models of constant ones stand for; a model is kept with its own.
+_TUPLES: Final[Slot[dict[int, tuple[Any, tuple[Any, ...]]]]] = Slot(dict, rolls_back=True)
+
+
+def _load(codegen: compat.PyCodegen, value: Any) -> bool:
+    """Write code that loads a tuple of constants, one object for one model; `False` if none.
+
+    Dynamo makes another constant of it at each place.
+    """
+    if not value.is_python_constant():
+        return False
+    try:
+        codegen.append_output(codegen.create_load_const(_tuple_of(codegen.tx.output, value)))
+    except AssertionError:  # it holds what Dynamo does not write as a constant
+        return False
+    return True
+
+
+def _tuple_of(output: compat.OutputGraph, model: Any) -> tuple[Any, ...]:
+    items = [each.realize() for each in model.items]
+    known = _TUPLES.of(output)
+    if id(model) not in known:
+        made = tuple(
+            _tuple_of(output, each)
+            if type(each) is compat.TupleVariable
+            else each.as_python_constant()
+            for each in items
+        )
+        known[id(model)] = model, made
+    return known[id(model)][1]
 
 
 def _write_once(inner: Any, codegen: compat.PyCodegen, value: Any) -> None:

@@ -290,9 +290,26 @@ def _of_an_argument(x: Tensor, held: dict[str, Any]) -> Any:
     return held["given"], b
 
 
+def _a_tuple_of_constants(x: Tensor, held: dict[str, Any]) -> Any:
+    inner = (x.shape[0], "text")
+    outer = (inner, inner, 2.5)
+    held["one"] = _Opaque(outer)
+    if x.sum() > 0:
+        held["other"] = [_Opaque(inner), held["one"]]
+    return x + 1, [_Opaque(outer), _Opaque(outer[0])]
+
+
+class _Opaque:
+    """Holds a tuple, and is none that `pytree` takes apart."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
 @pytest.mark.parametrize("fullgraph", [True, False])
 @pytest.mark.parametrize(
-    "program", [_drawn, _changed_in_place, _views, _of_a_subclass, _of_an_argument]
+    "program",
+    [_a_tuple_of_constants, _drawn, _changed_in_place, _views, _of_a_subclass, _of_an_argument],
 )
 def test_what_is_made_of_a_result_is_one_object(
     program: Callable[..., Any], fullgraph: bool
@@ -301,7 +318,9 @@ def test_what_is_made_of_a_result_is_one_object(
         found = []
         for x in (X, -X, X):
             held: dict[str, Any] = {"given": numpy.ones(2)}
-            places = pytree.tree_leaves((called(x, held), held))
+            leaves = pytree.tree_leaves((called(x, held), held))
+            tuples = [each.held for each in leaves if isinstance(each, _Opaque)]
+            places = [*leaves, *tuples, *(each[0] for each in tuples)]
             found.append([[each is other for other in places].index(True) for each in places])
         return found
 
