@@ -189,6 +189,8 @@ def _compared(subject: TriedCall, way: Way) -> Tried:
         difference = None
     if difference is not None:
         stock = _calls(subject, replace(way, is_mended=False))
-        in_stock = first_of(expected.shown, stock.shown, way.backend)
-        difference = replace(difference, stock=in_stock == difference)
+        that_call = slice(difference.call - 1, difference.call)
+        in_stock = first_of(expected.shown[that_call], stock.shown[that_call], way.backend)
+        is_alike = in_stock is not None and replace(in_stock, call=difference.call) == difference
+        difference = replace(difference, stock=is_alike)
     return Tried(difference, way.is_whole and not is_refused, expected.raised)

@@ -142,8 +142,8 @@ def _write_once(inner: Any, codegen: compat.PyCodegen, value: Any) -> None:
     codegen.uses[first] += 1
     inner(codegen, first, True)
     if first in codegen.tempvars and codegen.tempvars[first] is None:
-        codegen.dup_top()
         codegen.add_cache(first)
+        codegen.append_output(codegen.create_load(codegen.tempvars[first]))
 
 
 @handlers.method(compat.DequeVariable, methods.CALL_METHOD, "copies of deques have their limit")
