@@ -72,3 +72,5 @@ INNER: Final = "_bcmend_inner"
 STANDS_BEFORE: Final = "_bcmend_stands_before"
 #: Of a tensor: the name of what has computed it in eager execution.
 HISTORY: Final = "_bcmend_history"
+#: On an exception: a function of the user inside of a graph has raised it.
+OF_A_FUNCTION: Final = "_bcmend_of_a_function"

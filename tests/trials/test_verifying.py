@@ -363,3 +363,11 @@ def test_what_a_library_notes_of_a_compilation_is_no_difference(monkeypatch):
 
     monkeypatch.setattr(torch, "compile", noting)
     assert bcmend.verify(torch.nn.Linear(4, 2), X).equal
+
+
+def test_empty_tensors_are_equal_whatever_their_steps():
+    freezer = Freezer(keeps_all=False)
+    stepless = torch.empty_strided((0,), (0,))
+    assert freezer.frozen(stepless, "one") == Freezer(keeps_all=False).frozen(torch.ones(0), "one")
+    other = Freezer(keeps_all=False).frozen(torch.ones(0, dtype=torch.float64), "one")
+    assert freezer.frozen(stepless, "one") != other

@@ -19,6 +19,7 @@ from typing import Final
 
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
+from bcmend import meta_keys
 from bcmend.dynamo import compat, frames
 from bcmend.knowledge.interruptions import code_run_first, entries
 from bcmend.knowledge.own_code import FILES_BEGIN
@@ -106,12 +107,9 @@ _OF_GRAPHS: Final = (
 _ENGINE: Final = (f"{frames.TORCH}autograd/graph.py", "_engine_run_backward")
 
 
-_OF_A_FUNCTION: Final = "_bcmend_of_a_function"
-
-
 def note_of_a_function(error: Exception) -> None:
     """Have ``error``, which a function of the user inside of a graph has raised, be of that."""
-    vars(error)[_OF_A_FUNCTION] = True
+    vars(error)[meta_keys.OF_A_FUNCTION] = True
 
 
 def is_of_an_operation(error: BaseException, traceback: TracebackType | None) -> bool:
@@ -119,7 +117,7 @@ def is_of_an_operation(error: BaseException, traceback: TracebackType | None) ->
 
     ``traceback`` begins with the entry behind the frame that called the graph.
     """
-    if _OF_A_FUNCTION in vars(error):
+    if meta_keys.OF_A_FUNCTION in vars(error):
         return True
     if not _may_be_of_an_operation(error) or not _hooks_leave_frames():
         return False
