@@ -65,8 +65,8 @@ ChainedSource: base
 GlobalSource: global_name
 LocalSource: local_name
 RandomValueSource: random_call_index
-PyCodegen: add_cache add_push_null append_output call_function cell_and_freevars clear_tos create_load
-    create_load_closure create_load_const create_load_const_unchecked create_load_deref
+PyCodegen: add_cache add_push_null append_output call_function cell_and_freevars clear_tos
+    create_load create_load_closure create_load_const create_load_const_unchecked create_load_deref
     create_load_python_module extend_output foreach get_instructions
     load_function_name load_method pop_top store tempvars tx uses
 Unsupported: gb_type real_stack
