@@ -187,7 +187,8 @@ class Merger:
         if None in forms:
             return None
         if forms[0] == forms[1]:
-            return other if self._is_older(other) else one
+            is_known = type(other) is compat.ConstantVariable
+            return other if is_known or self._is_older(other) else one
         for number, symbols in zip((other, one), self.fixed(), strict=True):
             is_equal = symbols and len({each.xreplace(symbols) for each in forms}) == 1
             is_of_arm = isinstance(number, compat.SymNodeVariable) and self.belongs(number)

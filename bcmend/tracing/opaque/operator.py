@@ -95,12 +95,15 @@ def registered(function: Callable[..., Any], fake: Callable[..., Any]) -> str:
     A graph in a cache calls, in another process, what has the name there: so the name holds the
     code of both.
     """
+    for name, known in _REGISTERED.items():
+        if known == (function, fake):
+            return name
     code = [getattr(getattr(each, "__code__", None), "co_code", b"") for each in (function, fake)]
     place = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
     name = f"{_OF_USERS}{place}.{hashlib.blake2b(b''.join(code), digest_size=8).hexdigest()}"
-    if _REGISTERED.setdefault(name, (function, fake)) != (function, fake):
-        name = f"{name}.{uuid.uuid4().hex}"  # another one like it, which no other process may find
-        _REGISTERED[name] = function, fake
+    if name in _REGISTERED:  # of another function with that code, which no other process may find
+        name = f"{name}.{uuid.uuid4().hex}"
+    _REGISTERED[name] = function, fake
     return name
 
 
