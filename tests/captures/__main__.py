@@ -2,7 +2,7 @@
 
 Without ``--minutes`` a few programs of each. A program that differs from eager execution, where
 stock torch does not, is printed whole, and the exit code is 1. ``--unused`` lists rows of which
-stock torch captures every call that stands alone: these can go.
+stock torch, with ``fullgraph=True``, captures every call that stands alone: these may go.
 """
 
 from __future__ import annotations
