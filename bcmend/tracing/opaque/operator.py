@@ -275,6 +275,8 @@ def _run(name: str, form: str, *given: Any) -> list[Tensor]:
 
 def _run_registered(name: str, form: str, values: Values) -> list[Tensor]:
     """Call a function of the user, and require of it what ``register_capture`` asks for."""
+    counted = [each for each in values.tensors if not each.is_inference()]
+    versions = [each._version for each in counted]
     try:
         result = _called(name, form, values)
     except Exception as error:
@@ -282,13 +284,17 @@ def _run_registered(name: str, form: str, values: Values) -> list[Tensor]:
         raise
     results = list(result) if isinstance(result, (tuple, list)) else [result]
     memory = [each.untyped_storage()._cdata for each in values.tensors]
+    does = "" if versions == [each._version for each in counted] else "changed an argument"
     for each in results:
-        if not isinstance(each, Tensor) or each.untyped_storage()._cdata in memory:
-            function = _REGISTERED[name][0]
-            raise CaptureError(
-                f"{function!r} was registered with opaque=...: it has to return new tensors, and"
-                f" returned {'a view of an argument' if isinstance(each, Tensor) else repr(each)}"
-            )
+        if not isinstance(each, Tensor):
+            does = f"returned {each!r}"
+        elif each.untyped_storage()._cdata in memory:
+            does = "returned a view of an argument"
+    if does:
+        raise CaptureError(
+            f"{_REGISTERED[name][0]!r} was registered with opaque=...: it has to return new tensors"
+            f" and to change nothing, and it {does}"
+        )
     return results
 
 

@@ -35,5 +35,7 @@ def _opaque(call: ReplacedCall) -> Answer:
         raise unequal("its results are not new tensors, of one form for all numbers")
     recorded = numbered_calls.is_recorded(found[0])
     items = numbered_calls.emitted(tx, written, is_recorded=recorded)
+    if isinstance(found[0], list):
+        return compat.ListVariable(items, mutation_type=compat.ValueMutationNew())
     result: Answer = items[0] if isinstance(found[0], Tensor) else compat.TupleVariable(items)
     return result

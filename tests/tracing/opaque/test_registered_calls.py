@@ -88,7 +88,13 @@ def _returns_a_number(x: Tensor) -> float:
     return 1.0
 
 
-@pytest.mark.parametrize("function", [_returns_its_argument, _returns_a_number])
+def _changes_its_argument(x: Tensor) -> Tensor:
+    return x.add_(1) * 2
+
+
+@pytest.mark.parametrize(
+    "function", [_returns_its_argument, _returns_a_number, _changes_its_argument]
+)
 def test_what_returns_no_new_tensor_is_named(function: Callable[..., Any]) -> None:
     bcmend.register_capture(function, opaque=torch.empty_like)
     compiled = bcmend.compile(lambda x: function(x + 1) if x.sum() > 0 else x, backend="eager")
@@ -96,6 +102,28 @@ def test_what_returns_no_new_tensor_is_named(function: Callable[..., Any]) -> No
         bcmend.CaptureError, match=f"{function.__name__}.*has to return new tensors"
     ):
         compiled(torch.ones(2))
+
+
+def _in_a_list(x: Tensor) -> list[Tensor]:
+    return [x.detach() + 1, x.detach().long()]
+
+
+def test_a_list_is_a_list() -> None:
+    bcmend.register_capture(_in_a_list, opaque=lambda x: _in_a_list(x))
+
+    def program(x: Tensor) -> list[Tensor]:
+        found = _in_a_list(x)
+        if x.sum() > 0:
+            found.append(x * 2)
+        return [*found, x - 1]
+
+    assert_equivalent(
+        lambda: program,
+        lambda: [call(torch.ones(2)), call(-torch.ones(2))],
+        fullgraph=False,
+        graphs=None,
+        recompiles=None,
+    )
 
 
 def _with_text(x: Tensor, mode: object) -> Tensor:
