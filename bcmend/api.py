@@ -278,6 +278,10 @@ def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
     _LOG.info("patch: %s, with %s", name, policy)
     if policy.verify != "never":
         import_module("bcmend.trials.first_calls")  # which gives tracing what compares
+    installer = sys.modules.get("bcmend.patching.installer")
+    if installer is not None:  # else nothing was mended yet of which there could be a copy
+        subject = uncompiled(obj)
+        installer.give_own_code(_entries(subject, _modules(subject)))
     if policy.mend == "on-demand" and policy.compiling != "eager":  # which nothing may stop at
         _have_wait(obj, owner, holder, policy=policy)
     elif not _waits(owner):

@@ -55,6 +55,7 @@ def install(
     hooks.REGISTRY.require_targets()
     with compat.compile_lock, TABLE.lock:
         functions = [each.function for each in reached]
+        give_own_code(functions)
         TABLE.note_reached(owner, functions, policy)
         at_once = [each.function for each in reached if not each.deferred]
         changed = sum(install_one(each, policy, owner) for each in at_once)
@@ -63,6 +64,21 @@ def install(
                 if id(function) in entries:
                     changed += install_one(function, policy, owner, needed=True)
         return changed
+
+
+#: The code that mended functions had, by what stands in its place.
+_AS_WRITTEN: Final[weakref.WeakKeyDictionary[CodeType, CodeType]] = weakref.WeakKeyDictionary()
+
+
+def give_own_code(functions: Iterable[FunctionType]) -> None:
+    """Give copies of mended functions, made of their code, the code that the program has.
+
+    ``cloudpickle`` makes such copies, and what copies a function to give it another docstring.
+    """
+    for function in functions:
+        written = _AS_WRITTEN.get(function.__code__)
+        if written is not None and TABLE.of(function) is None:
+            function.__code__ = written
 
 
 def forget_unreached(functions: Iterable[FunctionType]) -> None:
@@ -210,6 +226,7 @@ def put(function: FunctionType, patched: Patched) -> None:
         if scope is not None:
             scope.update(_GLOBALS)
     TABLE.functions[id(function)] = patched
+    _AS_WRITTEN[patched.mended.shell] = patched.original
     codes = {patched.mended.shell, *patched.mended.sources}
     frames.add_code(codes, patched.policy)
     patched.written.extend(codes)

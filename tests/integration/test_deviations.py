@@ -1380,32 +1380,6 @@ def test_of_two_equal_constants_a_branch_may_leave_the_other_one() -> None:
     assert mended.chosen == mended.other and mended.chosen is not mended.other
 
 
-@pytest.mark.parametrize("branches", [False, True])
-def test_an_array_in_two_places_is_two_arrays_of_one_memory(branches: bool) -> None:
-    class Keeping(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.given, self.one, self.other = numpy.ones(2), numpy.ones(1), numpy.ones(1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            array = self.given * 3
-            if branches and x.sum() > 0:
-                array = self.given * 2
-            self.one = self.other = array
-            return x + 1
-
-    eager, mended, stock = Keeping(), Keeping(), Keeping()
-    eager(POSITIVE)
-    assert eager.one is eager.other
-    _mended(mended)(POSITIVE)
-    assert mended.one is not mended.other
-    mended.one[0] = 7.0
-    assert mended.other.tolist() == [7.0, 2.0 if branches else 3.0]
-    if not branches:
-        torch.compile(stock, backend="eager", fullgraph=True)(POSITIVE)
-        assert stock.one is not stock.other, "of torch alone"
-
-
 def test_a_zero_in_a_text_within_a_try_has_no_sign() -> None:
     def program(x: Tensor, number: Tensor) -> Any:
         value = number.item()

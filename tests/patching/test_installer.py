@@ -8,7 +8,9 @@ from types import FunctionType
 from typing import Any
 
 import pytest
+import torch
 
+import bcmend
 from bcmend.names import CALLBACK, COMPILER, NAMESPACE, TRACING
 from bcmend.patching.installer import (
     analysed,
@@ -334,3 +336,26 @@ def test_what_another_object_reaches_does_not_begin_anew() -> None:
     live, state = _state_of(branch)
     assert not live.active
     assert state.may_break
+
+
+def _some_rows(x: torch.Tensor) -> torch.Tensor:
+    found = []
+    for row in x:
+        if row.sum() > 0:
+            found.append(row.repeat(2))
+            found.append(row)
+        elif row[0] < -0.5:
+            found.append(row[:1])
+    return torch.cat(found).exp().mean() if found else x.sum() * 0
+
+
+def test_a_copy_of_a_mended_function_has_the_code_of_the_program() -> None:
+    x = torch.tensor([[1.0, 2.0], [-1.0, -2.0], [3.0, 4.0]])
+    before, expected = _some_rows.__code__, _some_rows(x)
+    torch.compile(bcmend.patch(_some_rows), backend="eager", fullgraph=True)(x)
+    assert _some_rows.__code__ is not before
+    copied = FunctionType(_some_rows.__code__.replace(), _some_rows.__globals__)
+    compiled = torch.compile(bcmend.patch(copied), backend="eager", fullgraph=True)
+    assert compiled(x).equal(expected) and compiled(-x).equal(_some_rows(-x))
+    bcmend.unpatch()
+    assert copied.__code__ is before and _some_rows.__code__ is before
