@@ -278,10 +278,6 @@ def _install(obj: object, policy: Policy, owner: int, holder: object) -> None:
     _LOG.info("patch: %s, with %s", name, policy)
     if policy.verify != "never":
         import_module("bcmend.trials.first_calls")  # which gives tracing what compares
-    installer = sys.modules.get("bcmend.patching.installer")
-    if installer is not None:  # else nothing was mended yet of which there could be a copy
-        subject = uncompiled(obj)
-        installer.give_own_code(_entries(subject, _modules(subject)))
     if policy.mend == "on-demand" and policy.compiling != "eager":  # which nothing may stop at
         _have_wait(obj, owner, holder, policy=policy)
     elif not _waits(owner):
@@ -297,6 +293,8 @@ def _have_wait(obj: object, owner: int, holder: object, *, policy: Policy) -> No
     subject = uncompiled(obj)
     modules, touches = _modules(subject), functools.cache(policy.touches)
     entries = _entries(subject, modules)
+    if installer := sys.modules.get("bcmend.patching.installer"):
+        installer.give_own_code(entries)  # else nothing was mended of which there could be a copy
     starts = [each for each in entries if touches(module_of(each))] or entries
     kinds = [each for each in _kinds(modules) if touches(str(each.__module__))]
     ahead, later = (partial(each, policy=policy) for each in (_install_ahead, _have_wait))
@@ -320,6 +318,7 @@ def _install_ahead(obj: object, owner: int, holder: object, *, policy: Policy) -
     from bcmend.patching import installer, retrace, told, waiting  # noqa: F401  traces ask them
 
     functions = [each.function for each in found]
+    installer.give_own_code(functions)
     waiting.wait_no_more(owner)
     waiting.mend([each.__code__ for each in functions])
     installer.forget_unreached(functions)

@@ -69,6 +69,13 @@ class Domain:
     is_whole: bool
 
 
+def unchecked_domain(
+    call: str, setup: str = "", *, is_whole: bool = False, **arguments: Values
+) -> Domain:
+    """Return what `domain` does, without a look at it: a table of them is read at each start."""
+    return Domain(call, MappingProxyType(arguments), setup.strip("\n"), is_whole)
+
+
 def domain(call: str, setup: str = "", *, is_whole: bool = False, **arguments: Values) -> Domain:
     """Return the domain of a call, such as ``domain("target(x, n)", n=constants("1", "2"))``.
 
@@ -92,7 +99,7 @@ def domain(call: str, setup: str = "", *, is_whole: bool = False, **arguments: V
     for name, values in arguments.items():
         if not isinstance(values, Values) or not all(values.of_kinds):
             raise CallError(f"domain({name}=...) takes tensors(...) and the like, got {values!r}")
-    return Domain(call, MappingProxyType(arguments), setup.strip("\n"), is_whole)
+    return unchecked_domain(call, setup, is_whole=is_whole, **arguments)
 
 
 #: What tensors and arrays hold, by kind of dtype: at the borders of what it has.

@@ -17,13 +17,13 @@ from bcmend.knowledge.domains import (
     Domain,
     arrays,
     constants,
-    domain,
     given,
     made,
     made_tensors,
     read,
     tensors,
 )
+from bcmend.knowledge.domains import unchecked_domain as domain
 
 
 @dataclass(frozen=True, slots=True)

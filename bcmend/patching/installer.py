@@ -55,7 +55,6 @@ def install(
     hooks.REGISTRY.require_targets()
     with compat.compile_lock, TABLE.lock:
         functions = [each.function for each in reached]
-        give_own_code(functions)
         TABLE.note_reached(owner, functions, policy)
         at_once = [each.function for each in reached if not each.deferred]
         changed = sum(install_one(each, policy, owner) for each in at_once)

@@ -23,6 +23,7 @@ from bcmend.bytecode.opcodes import (
 from bcmend.names import SPLIT
 from bcmend.patching import site_records
 from bcmend.patching.installer import (
+    give_own_code,
     install,
     install_one,
     mended_form,
@@ -190,6 +191,7 @@ def _mend_newly_found(function: FunctionType, stop: Stop, policy: Policy, owners
     suspends = function.__code__.co_flags & inspect.CO_GENERATOR  # which a call only makes
     reached = [Reached(function, "")] if suspends else reach(function, policy)
     fresh = [each for each in reached if TABLE.of(each.function) is None]
+    give_own_code(each.function for each in fresh)
     if sum(install(fresh, policy, owner=owner) for owner in owners):
         return True
     code = function.__code__

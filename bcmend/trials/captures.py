@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from bcmend.knowledge.domains import Domain, Place
 from bcmend.reports.verdict import Difference
-from bcmend.trials.apart import TriedCall, makes_copies, run_apart
-from bcmend.trials.observed import Calls, Way, observed
+from bcmend.trials.apart import TriedCall, makes_copies
+from bcmend.trials.observed import Way, observed_apart
 from bcmend.trials.verifying import first_of
 
 _BRANCH: Final = "if flag.sum() > 0:\n    x = x + 1\n"
@@ -151,7 +151,8 @@ def taken_by_stock(program: Program, target: Callable[..., Any] | None) -> bool:
     with _made(plain, target, trains=False) as subject:
         eager = Way(None, False, len(program.calls), False)
         whole = replace(eager, backend="eager", is_whole=True)
-        expected, found = _calls(subject, eager), _calls(subject, whole)
+        once = partial(observed_apart, subject, keeps_all=whole.keeps_all, is_copied=makes_copies())
+        expected, found = once(eager), once(whole)
         is_refused = any(each.startswith(_REFUSALS) for each in found.raised)
         return not is_refused and first_of(expected.shown, found.shown, "eager") is None
 
@@ -172,11 +173,6 @@ def _made(
         yield TriedCall(space["program"], first, {}, later=tuple((each, {}) for each in later))
 
 
-def _calls(subject: TriedCall, way: Way) -> Calls:
-    attempt = partial(observed, way=way, keeps_all=way.keeps_all)
-    return run_apart(subject, attempt, is_copied=makes_copies(goes_back=way.trains))
-
-
 @functools.cache
 def _load_all() -> None:
     """Import what each copy of the process would import anew."""
@@ -187,14 +183,16 @@ def _load_all() -> None:
 
 def _compared(subject: TriedCall, way: Way) -> Tried:
     _load_all()
-    expected = _calls(subject, replace(way, backend=None, is_mended=False, is_whole=False))
-    found = _calls(subject, way)
+    is_copied = makes_copies(goes_back=way.trains)
+    calls = partial(observed_apart, subject, keeps_all=way.keeps_all, is_copied=is_copied)
+    expected = calls(replace(way, backend=None, is_mended=False, is_whole=False))
+    found = calls(way)
     difference = first_of(expected.shown, found.shown, way.backend)
     is_refused = way.is_whole and any(each.startswith(_REFUSALS) for each in found.raised)
     if difference is not None and is_refused:
         difference = None
     if difference is not None:
-        stock = _calls(subject, replace(way, is_mended=False))
+        stock = calls(replace(way, is_mended=False))
         that_call = slice(difference.call - 1, difference.call)
         in_stock = first_of(expected.shown[that_call], stock.shown[that_call], way.backend)
         is_alike = in_stock is not None and replace(in_stock, call=difference.call) == difference

@@ -23,7 +23,7 @@ from bcmend import api
 from bcmend.patching.table import TABLE
 from bcmend.policy import DEFAULT, Policy
 from bcmend.reports.outcomes import SiteRecord
-from bcmend.trials.apart import TriedCall
+from bcmend.trials.apart import TriedCall, run_apart
 from bcmend.trials.calls import Caller, compiled, one_line
 from bcmend.trials.frozen import (
     FirstDifference,
@@ -157,6 +157,12 @@ def observed(subject: TriedCall, *, way: Way, keeps_all: bool) -> Calls:
     codes = {name: id(code) for name, (code, _) in mended.items()}
     policy = next((policy for _, policy in mended.values()), DEFAULT)
     return Calls(shown, raised, sites, codes, policy)
+
+
+def observed_apart(subject: TriedCall, way: Way, *, keeps_all: bool, is_copied: bool) -> Calls:
+    """Return what `observed` does, of calls that leave nothing behind."""
+    attempt = partial(observed, way=way, keeps_all=keeps_all)
+    return run_apart(subject, attempt, is_copied=is_copied)
 
 
 def of_one_call(call: Callable[[], Any], arguments: tuple[Any, ...], *, trains: bool) -> Observed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 import torch
@@ -14,7 +13,7 @@ from bcmend.errors import CallError
 from bcmend.patching.subject import title_of
 from bcmend.reports.steps import shown, step
 from bcmend.reports.verdict import Difference, Sides, Verdict
-from bcmend.trials.apart import TriedCall, makes_copies, run_apart
+from bcmend.trials.apart import TriedCall, makes_copies
 from bcmend.trials.observed import (
     ASPECTS,
     EXACT,
@@ -22,7 +21,7 @@ from bcmend.trials.observed import (
     Observed,
     Way,
     first_difference_in,
-    observed,
+    observed_apart,
 )
 from bcmend.trials.sides import Explored, Plan, Run, asking, explored, none_of, replayed, sides_of
 from bcmend.trials.subject import subject_of
@@ -116,8 +115,8 @@ class _Trial:
 
     def _calls(self, name: str, way: Way) -> Calls:
         step(name)
-        attempt = partial(observed, way=way, keeps_all=self.way.keeps_all)
-        return run_apart(self.subject, attempt, is_copied=self.is_copied)
+        keeps_all = self.way.keeps_all
+        return observed_apart(self.subject, way, keeps_all=keeps_all, is_copied=self.is_copied)
 
     def _on_all_sides(self, found: Calls, seconds: float) -> Sides:
         """Return what calls show that take the sides of what was mended, one after another."""

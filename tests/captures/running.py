@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,16 +55,9 @@ def captures() -> list[Capture]:
 
 
 def _found(name: str) -> Any:
-    """Return what a qualified name names, and import the module that has it."""
-    parts = name.split(".")
-    for count in range(len(parts) - 1, 0, -1):
-        try:
-            value: Any = importlib.import_module(".".join(parts[:count]))
-        except ImportError:
-            continue
-        for part in parts[count:]:
-            value = getattr(value, part, None)
-        return value
+    """Return what a qualified name names; None for what this Python or process lacks."""
+    with suppress(AttributeError, ImportError):
+        return pkgutil.resolve_name(name)
     return None
 
 

@@ -23,7 +23,7 @@ from bcmend.dynamo.models import methods
 from bcmend.knowledge.own_code import code_key
 from bcmend.tracing.backends import donated_memory, uncompiled_sides
 from bcmend.tracing.backends.backward_compilers import with_backward
-from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.effects.operator_runs import places_in_memory
 
 #: The releases of torch from which on these do not hold, and what works round them can go.
 UNTIL: Final = {
@@ -62,17 +62,18 @@ def _added(module: GraphModule) -> dict[str, str]:
     return found
 
 
-def _memory_shared(module: GraphModule) -> list[list[tuple[Any, ...]]]:
+def _memory_shared(module: GraphModule) -> list[list[tuple[int, Any, Any]]]:
     """Return the inputs that share memory: their numbers, where they begin, its size in bytes.
 
     AOTAutograd makes one input of those, and of the others views at these places.
     """
-    groups: dict[int, list[tuple[Any, ...]]] = {}
-    for number, node in enumerate(module.graph.find_nodes(op="placeholder")):
-        example = node.meta.get("example_value")
-        if isinstance(example, torch.Tensor) and example.layout is torch.strided:
-            place = number, example.storage_offset(), example.untyped_storage().nbytes()
-            groups.setdefault(storage_of(example), []).append(place)
+    nodes = module.graph.find_nodes(op="placeholder")
+    given = enumerate(node.meta.get("example_value") for node in nodes)
+    groups = places_in_memory(
+        (number, example)
+        for number, example in given
+        if isinstance(example, torch.Tensor) and example.layout is torch.strided
+    )
     return [each for each in groups.values() if len(each) > 1]
 
 

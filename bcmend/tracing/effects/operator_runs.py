@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -94,6 +94,23 @@ def storage_of(tensor: torch.Tensor) -> int:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):  # a sparse tensor, or a subclass without storage
         return -id(tensor)
+
+
+Key = TypeVar("Key")
+
+
+def places_in_memory(
+    tensors: Iterable[tuple[Key, torch.Tensor]],
+) -> dict[int, list[tuple[Key, Any, Any]]]:
+    """Return, of each memory, the tensors in it, where each begins, and how many bytes it has.
+
+    The tensors are strided, and come with keys.
+    """
+    found: dict[int, list[tuple[Key, Any, Any]]] = {}
+    for key, tensor in tensors:
+        place = key, tensor.storage_offset(), tensor.untyped_storage().nbytes()
+        found.setdefault(storage_of(tensor), []).append(place)
+    return found
 
 
 def tensors_of(node: Node) -> list[torch.Tensor]:

@@ -19,7 +19,7 @@ from bcmend.dynamo import compat
 from bcmend.dynamo.models.graph_inputs import is_read, source_of
 from bcmend.dynamo.slots import Slot
 from bcmend.dynamo.trace_state import Phase, at_the_end_of_a_graph
-from bcmend.tracing.effects.operator_runs import storage_of
+from bcmend.tracing.effects.operator_runs import places_in_memory, storage_of
 from bcmend.tracing.merging.shared_memory import lifted_tensors, memory_of
 from bcmend.tracing.speculation.arms import ArmTrace
 
@@ -76,11 +76,11 @@ def _require_memory(output: compat.OutputGraph, _: GraphModule | None) -> None:
     """
     noted = _NOTED.of(output)
     memory = noted.changed | noted.given
-    groups: dict[int, list[_Place]] = {}
-    for source, example in {**noted.inputs, **_inputs(output)}.items():
-        if (at := storage_of(example)) in memory or not isinstance(example, torch.nn.Parameter):
-            place = source, example.storage_offset(), example.untyped_storage().nbytes()
-            groups.setdefault(at, []).append(place)
+    groups = places_in_memory(
+        (source, example)
+        for source, example in {**noted.inputs, **_inputs(output)}.items()
+        if storage_of(example) in memory or not isinstance(example, torch.nn.Parameter)
+    )
     found = list(groups.values())
     if not noted.changed.isdisjoint(groups) and sum(map(len, found)) > 1:
         compat.install_guard(compat.Guard(found[0][0][0], partial(_SHARED_MEMORY, groups=found)))

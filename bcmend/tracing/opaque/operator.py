@@ -28,6 +28,7 @@ from bcmend.errors import CaptureError
 from bcmend.knowledge import effects
 from bcmend.knowledge.effects import EffectFacts
 from bcmend.tracing.deopt import raised_errors
+from bcmend.tracing.effects.operator_runs import storage_of
 from bcmend.tracing.opaque.hidden_sizes import ALIKE
 
 _FAKE_LOG: Final = logging.getLogger("torch._subclasses.fake_tensor")
@@ -111,8 +112,6 @@ _OF_USERS: Final = "registered:"
 
 
 def _function(name: str) -> Callable[..., Any]:
-    if name.startswith(_OF_USERS):
-        return _REGISTERED[name][0]
     found: Any = functools.reduce(getattr, name.split("."), torch)
     return found  # type: ignore[no-any-return]
 
@@ -206,9 +205,9 @@ def _called(name: str, form: str, given: Values, *, is_traced: bool = False) -> 
     parts, named = json.loads(form)
     arguments = map(given.argument, parts)
     keywords = {key: given.argument(each) for key, each in named.items()}
+    if name.startswith(_OF_USERS):
+        return _REGISTERED[name][is_traced](*arguments, **keywords)
     function = ALIKE.get(name) if is_traced else None
-    if is_traced and name.startswith(_OF_USERS):
-        function = _REGISTERED[name][1]
     return (function or _function(name))(*arguments, **keywords)
 
 
@@ -283,12 +282,12 @@ def _run_registered(name: str, form: str, values: Values) -> list[Tensor]:
         raised_errors.note_of_a_function(error)
         raise
     results = list(result) if isinstance(result, (tuple, list)) else [result]
-    memory = [each.untyped_storage()._cdata for each in values.tensors]
+    memory = set(map(storage_of, values.tensors))
     does = "" if versions == [each._version for each in counted] else "changed an argument"
     for each in results:
         if not isinstance(each, Tensor):
             does = f"returned {each!r}"
-        elif each.untyped_storage()._cdata in memory:
+        elif storage_of(each) in memory:
             does = "returned a view of an argument"
     if does:
         raise CaptureError(
